@@ -1,0 +1,40 @@
+"""The command line: each command parses, calls the pipeline, prints, and sets the exit code.
+
+Exit codes: 0 clean; 1 drift, or a kernel that failed to compile or validate; 2 a bad spec, bad usage, a missing tool.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+import rich_click as click
+
+# Command → its line in the help. A command's module is loaded when it runs, so that none pays for another's imports.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "build": "Generate, compile and validate packages: the main job.",
+        "generate": "Write the packages of specs.",
+        "check": "Compare what is on disk with what the specs give.",
+        "validate": "Hold packages, as they are on disk, against the reference.",
+        "bench": "Time a package's kernels.",
+        "list": "List the specs of this project.",
+        "schema": "Print the JSON schema of a spec.",
+    }
+)
+
+
+class _Lazy(click.RichGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f".{cmd_name}", __name__).command
+        return command
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="v4gen", prog_name="v4gen")
+def main() -> None:
+    """Generate, compile and prove TileLang kernels for lightning indexers."""

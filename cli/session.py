@@ -1,0 +1,139 @@
+"""What every command does the same way: find its specs, print to the right stream, and end with an honest exit code."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import rich_click as click
+
+from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
+from v4gen.project import Project, find_project
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DRIFT = 1
+BAD_INPUT = 2
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of a command: the specs it was given, where their packages are, and how to print."""
+
+    arguments: tuple[Path, ...]
+    json: bool
+    output_folder: Path | None
+
+    @cached_property
+    def project(self) -> Project:
+        return find_project(Path())
+
+    @cached_property
+    def paths(self) -> tuple[Path, ...]:
+        """The specs named on the command line, else the project's. Raises DiagnosticError when there are none."""
+        paths = self.arguments or self.project.spec_paths()
+        if not paths:
+            patterns = ", ".join(f"`{pattern}`" for pattern in self.project.specs)
+            hint = "name a spec, or set `specs` under `[tool.v4gen]` in pyproject.toml"
+            raise failure("no-specs", f"there are no specs at {patterns}", hint)
+        return paths
+
+    @cached_property
+    def output(self) -> Path:
+        """The folder that holds the packages."""
+        return self.output_folder or self.project.root / self.project.output
+
+    @cached_property
+    def console(self) -> "Console":
+        """Standard output, for results."""
+        from rich.console import Console
+
+        # A pipe gets whole lines: rich would fold them at 80 columns.
+        return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 160)
+
+    def print_json(self, data: Any) -> None:
+        """The one document on standard output of a command under --json."""
+        import json
+
+        click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Print what a DiagnosticError says, and exit with 2."""
+        try:
+            yield
+        except DiagnosticError as error:
+            self.print_diagnostics(error.diagnostics)
+            sys.exit(BAD_INPUT)
+
+    def print_diagnostics(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Diagnostics on standard error, or as the JSON document."""
+        if self.json:
+            from v4gen.report.machine import diagnostic_object
+
+            self.print_json({"diagnostics": [diagnostic_object(diagnostic) for diagnostic in diagnostics]})
+            return
+        from v4gen.report.text import render_diagnostics
+
+        color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        click.echo(render_diagnostics(diagnostics, color), err=True, color=color)
+
+
+def session_options(function: _Function) -> _Function:
+    """SPEC…, --output and --json; the command takes `arguments`, `output_folder` and `json`."""
+    decorators = (
+        click.argument("arguments", nargs=-1, metavar="[SPEC]...", type=click.Path(path_type=Path)),
+        click.option(
+            "--output",
+            "output_folder",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder of the packages, instead of the project's.",
+        ),
+        click.option("--json", is_flag=True, help="Print one JSON document on standard output."),
+    )
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def device_option(function: _Function) -> _Function:
+    """--device: where the kernels run."""
+    option = click.option(
+        "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True, help="Where the kernels run."
+    )
+    return option(function)
+
+
+def failure(code: str, message: str, hint: str | None = None) -> DiagnosticError:
+    """An error of the command's own."""
+    return DiagnosticError([Diagnostic(Severity.ERROR, code, message, hint=hint)])
+
+
+def require_runtime(device: str = "cpu") -> None:
+    """Raise DiagnosticError unless torch, tilelang and what `device` needs are there."""
+    missing = [name for name in ("torch", "tilelang") if find_spec(name) is None]
+    if missing:
+        raise failure("missing-tool", f"{' and '.join(missing)} not installed", "pip install 'v4gen[run]'")
+    from v4gen.run.toolchain import GCC_HINT, find_gcc
+
+    if device == "cpu" and find_gcc() is None:
+        raise failure("missing-tool", "gcc is not on the PATH, and the CPU kernels need it", GCC_HINT)
+    if device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise failure("missing-tool", "torch sees no CUDA device", "run on a machine with one, or use --device cpu")
+
+
+def require_package(folder: Path) -> None:
+    """Raise DiagnosticError unless there is a package in `folder`."""
+    if not (folder / "__init__.py").is_file():
+        raise failure("missing-package", f"there is no package at `{folder}`", "run `v4gen generate` first")

@@ -1,0 +1,48 @@
+"""v4gen validate: hold packages, as they are on disk, against the reference."""
+
+import sys
+from pathlib import Path
+
+import rich_click as click
+
+from .progress import progress
+from .session import DRIFT, Session, device_option, require_package, require_runtime, session_options
+
+
+@click.command("validate")
+@session_options
+@device_option
+@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the evidence of one SPEC here.")
+def command(
+    arguments: tuple[Path, ...], output_folder: Path | None, json: bool, device: str, record: Path | None
+) -> None:
+    """Hold the packages of the SPECs, as they are on disk, against a float64 reference.
+
+    Exits with 1 if any case fails. The record holds the device, versions, command, digests and every case's numbers.
+    """
+    session = Session(arguments, json, output_folder)
+    with session.errors():
+        from v4gen import pipeline
+        from v4gen.read.reader import read_specs
+        from v4gen.report.validation import render_table
+
+        specs = read_specs(session.paths)
+        if record and len(specs) != 1:
+            raise click.UsageError("--record takes one SPEC")
+        require_runtime(device)
+        for spec in specs:
+            require_package(session.output / spec.name)
+        results = []
+        for spec in specs:
+            with progress(f"validating {spec.name}", quiet=json) as show:
+                result = pipeline.validate(spec, session.output / spec.name, device, show)
+            results.append(result)
+            if not json:
+                session.console.print(render_table(result))
+        if record:
+            from v4gen.run.record import make_record, write_record
+
+            write_record(record, make_record(results[0], session.output / specs[0].name, ["v4gen", *sys.argv[1:]]))
+    if json:
+        session.print_json({"validations": [result.as_data() for result in results]})
+    sys.exit(0 if all(result.passed for result in results) else DRIFT)

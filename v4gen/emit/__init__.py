@@ -1,0 +1,1 @@
+"""A Plan becomes a Package: rendered from the templates, formatted, and compared with or written to disk."""

@@ -1,0 +1,99 @@
+"""The whole of v4gen on one screen: read → plan → emit → run.
+
+    spec ──read──▶ Spec ──plan──▶ Plan ──emit──▶ Package (path → text)        pure
+                                                    │
+             generate: write it    check: compare it    build: write, compile, validate
+
+Every verb is `generate` plus one effect. The stages after emit need torch and tilelang and load them when called.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from v4gen.diagnostic import Diagnostic, DiagnosticError
+from v4gen.emit.compare import FileDrift, compare, orphans
+from v4gen.emit.package import Package, emit_packages
+from v4gen.emit.write import write_package
+from v4gen.plan.plan import Plan, make_plan
+from v4gen.read.reader import read_specs
+from v4gen.read.spec import Spec
+
+if TYPE_CHECKING:
+    from v4gen.run.compile import KernelReport
+    from v4gen.run.evidence import Validation
+
+
+def plan_specs(specs: Sequence[Spec]) -> tuple[Plan, ...]:
+    """The plans of `specs`. Raises DiagnosticError with the findings of all of them."""
+    plans: list[Plan] = []
+    problems: list[Diagnostic] = []
+    for spec in specs:
+        try:
+            plans.append(make_plan(spec))
+        except DiagnosticError as error:
+            problems.extend(error.diagnostics)
+    if problems:
+        raise DiagnosticError(problems)
+    return tuple(plans)
+
+
+def emit(paths: Sequence[Path]) -> tuple[tuple[Spec, ...], tuple[Package, ...]]:
+    """The specs in `paths` and the packages that they give: the pure function behind every verb."""
+    specs = read_specs(paths)
+    return specs, emit_packages(plan_specs(specs))
+
+
+def generate(packages: Sequence[Package], output: Path) -> tuple[Path, ...]:
+    """Write `packages` below `output`; returns the files that changed."""
+    return tuple(path for package in packages for path in write_package(package, output / package.name))
+
+
+def check(packages: Sequence[Package], output: Path, *, complete: bool) -> tuple[FileDrift, ...]:
+    """What below `output` differs from `packages`; with `complete`, what belongs to none of them too."""
+    drift = tuple(drift for package in packages for drift in compare(package, output / package.name))
+    return drift + (orphans(packages, output) if complete else ())
+
+
+def compile_kernels(
+    executor: Executor | None, folder: Path, targets: Sequence[str], nvcc: Path | None
+) -> "Iterator[KernelReport]":
+    """Reports of every kernel of the package in `folder` for `targets`.
+
+    With an `executor` its processes are at work from now on, while the caller does something else.
+    """
+    if executor is None:
+        return (report for target in targets for report in _compile(folder, target, nvcc))
+    pending = [executor.submit(_compile, folder, target, nvcc) for target in targets]
+    return (report for future in pending for report in future.result())
+
+
+def _compile(folder: Path, target: str, nvcc: Path | None) -> "list[KernelReport]":
+    from v4gen.run.compile import compile_package
+
+    return list(compile_package(folder, [target], nvcc))
+
+
+def validate(
+    spec: Spec, folder: Path, device: str, progress: Callable[[str, int, int], None] | None = None
+) -> "Validation":
+    """Hold the package in `folder`, as it is on disk, against the reference for `spec`."""
+    from v4gen.run.validate import validate_package
+
+    return validate_package(folder, spec, device, progress)
+
+
+@contextmanager
+def processes(jobs: int | None) -> Iterator[Executor | None]:
+    """Worker processes beside this one, so that `jobs` work in all (the machine's cores by default); None for one job."""
+    workers = (jobs or os.cpu_count() or 1) - 1
+    if workers < 1:
+        yield None
+        return
+    # Spawned, not forked: torch's and TileLang's threads do not survive a fork.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as executor:
+        yield executor

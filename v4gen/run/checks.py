@@ -1,0 +1,195 @@
+"""What every case is held to: scores, selection, gradients, and that nothing else was touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf
+
+import torch
+from torch import Tensor
+
+from v4gen.run import oracle
+from v4gen.run.entries import entry_points, sample_backward
+from v4gen.run.evidence import Measurement
+from v4gen.run.measure import holds, none_of, same, within
+from v4gen.run.oracle import Gradients
+from v4gen.run.poison import poisoned_memory
+from v4gen.run.subject import Subject
+from v4gen.run.tolerance import after_rounding
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the package returned for a case: the score matrix, and the selected scores with their indices."""
+
+    matrix: Tensor
+    scores: Tensor
+    indices: Tensor
+
+
+def measure(subject: Subject) -> Iterator[Measurement]:
+    """Every measurement of one case, in a fixed order. What the package raises is passed on."""
+    before = [_memory(t).clone() for t in subject.inputs.tensors]
+    with torch.no_grad():
+        matrix = subject.matrix()
+        inputs = subject.inputs
+        answer = Answer(matrix, *subject.forward(inputs.q, inputs.k, inputs.weights))
+    yield from _score_matrix(subject, matrix)
+    yield from _selection(subject, answer)
+    yield from entry_points(subject, answer.matrix, answer.scores, answer.indices)
+    yield from _training(subject, answer)
+    yield from _golden_forward(subject, answer)
+    after = [_memory(t) for t in subject.inputs.tensors]
+    changed = [name for name, old, new in zip(_NAMES, before, after, strict=False) if not torch.equal(old, new)]
+    yield holds("inputs unmodified", not changed, f"written: {', '.join(changed)}")
+
+
+_NAMES = ("q", "k", "weights", "topk_indices")
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """The bytes of the whole buffer that a tensor lies in."""
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
+def _score_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
+    exact, actual = subject.exact_scores, matrix.cpu()
+    yield holds("dtype of scores", matrix.dtype == torch.float32, f"{matrix.dtype}")
+    yield within("scores", actual, exact, subject.score_bounds())
+    if actual.shape != exact.shape:
+        return
+    hidden = ~subject.visible.expand(exact.shape)
+    yield none_of("scores outside the mask", hidden & (actual != -inf), actual)
+    non_finite = (actual.isnan() != exact.isnan()) | ((actual == inf) != (exact == inf))
+    yield none_of("NaN and inf", (non_finite | ((actual == -inf) != (exact == -inf))) & ~hidden, actual)
+    yield none_of("sign of zero", (actual == 0) & actual.signbit(), actual)
+
+
+def _selection(subject: Subject, answer: Answer) -> Iterator[Measurement]:
+    """Selection is exact: the oracle's order applied to the very scores that the package computed."""
+    spec, given, visible = subject.spec, subject.inputs.given, subject.visible
+    matrix, indices = answer.matrix.cpu(), answer.indices.cpu()
+    if given is None:
+        scores, expected = oracle.select(matrix, visible, topk=subject.case.topk, width=spec.width, order=spec.order)
+        yield same("selected indices", indices, expected)
+        yield none_of("indices repeated", _repeated(indices), indices)
+    else:
+        given = given.cpu()
+        scores = oracle.replay(matrix, visible, given)
+        # whether a void index comes back as it was or as -1 is the package's choice
+        blanked = (indices == -1) & oracle.is_void(given, visible)
+        yield same("given indices", torch.where(blanked, given, indices), given)
+    yield same("selected scores", answer.scores, scores)
+    yield none_of("sign of zero, selected", (answer.scores == 0) & answer.scores.signbit(), answer.scores)
+
+
+def _repeated(indices: Tensor) -> Tensor:
+    ordered = indices.sort(-1).values
+    return (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+
+
+def _training(subject: Subject, answer: Answer) -> Iterator[Measurement]:
+    """A second forward, recorded by autograd and in poisoned memory, and the backward passes."""
+    with poisoned_memory() as memory:
+        leaves = subject.leaves()
+        scores, indices = subject.forward(*leaves)
+        grad = subject.gradient(indices)
+        upstream = _memory(grad).clone()
+        found = torch.autograd.grad(scores, leaves, grad)
+    yield same("scores, repeated under grad", scores, answer.scores)
+    yield same("indices, repeated under grad", indices, answer.indices)
+    at = indices if subject.inputs.given is None else subject.inputs.given
+    exact, bounds = subject.exact_gradients(at, grad), subject.gradient_bounds(at, grad)
+    yield from _gradients(subject, "", found, exact, bounds, tuple(leaf.dtype for leaf in leaves))
+    yield from _low_level(subject, at, grad, exact, bounds)
+    yield from _deterministic(subject, grad, exact, bounds)
+    yield from _golden_backward(subject, found)
+    yield holds("writes past an output", memory.overruns() == 0, f"{memory.overruns()} elements")
+    yield holds("gradient unmodified", torch.equal(_memory(grad), upstream), "the upstream gradient was written")
+
+
+def _gradients(
+    subject: Subject,
+    suffix: str,
+    found: tuple[Tensor, ...],
+    exact: Gradients,
+    bounds: Gradients,
+    dtypes: tuple[torch.dtype, ...],
+) -> Iterator[Measurement]:
+    names = ("dq", "dk", "dw")
+    for name, actual, dtype in zip(names, found, dtypes, strict=True):
+        reference, bound = getattr(exact, name), after_rounding(getattr(bounds, name), getattr(exact, name), dtype)
+        yield holds(f"dtype of {name}{suffix}", actual.dtype == dtype, f"{actual.dtype}, expected {dtype}")
+        yield within(f"{name}{suffix}", subject.batch_first(actual), reference, bound)
+
+
+def _low_level(
+    subject: Subject, indices: Tensor, grad: Tensor, exact: Gradients, bounds: Gradients
+) -> Iterator[Measurement]:
+    """The backward that takes indices and gradients, in poisoned memory; its dk and dw are float32."""
+    inputs, indices = subject.inputs, subject.unmasked_indices(indices)
+    backward = subject.package.bwd.batched_indexer_bwd
+    dtypes = (inputs.q.dtype, torch.float32, torch.float32)
+    with poisoned_memory() as memory:
+        dq, dw, dk = backward(inputs.q, inputs.weights, inputs.k, indices, grad)
+    yield from _gradients(subject, ", low level", (dq, dk, dw), exact, bounds, dtypes)
+    yield holds("writes past an output, low level", memory.overruns() == 0, f"{memory.overruns()} elements")
+    yield from sample_backward(subject, indices, grad, exact, bounds)
+
+
+def _deterministic(subject: Subject, grad: Tensor, exact: Gradients, bounds: Gradients) -> Iterator[Measurement]:
+    """Two backward passes that promise the same bits: as asked of torch, and by default where the spec says so."""
+    with _deterministic_algorithms(not subject.spec.backward.deterministic):
+        runs = []
+        for _ in range(2):
+            leaves = subject.leaves()
+            runs.append(torch.autograd.grad(subject.forward(*leaves)[0], leaves, grad))
+    for name, first, second in zip(("dq", "dk", "dw"), *runs, strict=True):
+        yield same(f"{name}, repeated", second, first)
+    dtypes = tuple(leaf.dtype for leaf in leaves)
+    yield from _gradients(subject, ", deterministic", runs[0], exact, bounds, dtypes)
+
+
+@contextmanager
+def _deterministic_algorithms(wanted: bool) -> Iterator[None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(wanted or before, warn_only=warn_only)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+
+
+def _sum_is(name: str, values: Tensor, expected: int) -> Measurement:
+    total = float(values.detach().cpu().double().sum())
+    return Measurement(name, abs(total - expected), 0, f"{total:.17g}, expected {expected}")
+
+
+def _golden_forward(subject: Subject, answer: Answer) -> Iterator[Measurement]:
+    table = subject.case.golden
+    if table is None:
+        return
+    seen = answer.matrix.double().cpu()[subject.visible.expand(answer.matrix.shape)]
+    chosen = answer.indices >= 0
+    yield _sum_is("golden visible pairs", torch.ones_like(seen), table.visible_pairs)
+    yield _sum_is("golden sum of scores", seen, table.sum_scores)
+    yield _sum_is("golden sum of squared scores", seen.square(), table.sum_squared_scores)
+    yield _sum_is("golden selected", chosen, table.selected)
+    yield _sum_is("golden sum of selected scores", answer.scores[chosen], table.sum_selected)
+    yield _sum_is("golden sum of indices", answer.indices[chosen], table.sum_indices)
+    # the row's set and its scores are the same in either order
+    last = sorted(zip(answer.indices[-1, -1].tolist(), answer.scores[-1, -1].tolist(), strict=True))
+    expected = sorted(zip(table.last_indices, table.last_scores, strict=True))
+    yield holds("golden last row", last == expected, f"{last}, expected {expected}")
+
+
+def _golden_backward(subject: Subject, found: tuple[Tensor, ...]) -> Iterator[Measurement]:
+    table = subject.case.golden
+    if table is None:
+        return
+    for name, gradient in zip(("dq", "dk", "dw"), found, strict=True):
+        yield _sum_is(f"golden sum of {name}", gradient, getattr(table, f"sum_{name}"))
+        yield _sum_is(f"golden sum of |{name}|", gradient.double().abs(), getattr(table, f"sum_abs_{name}"))

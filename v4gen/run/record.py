@@ -1,0 +1,88 @@
+"""The evidence file: what was validated, on what, and every number that came out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from v4gen.run.evidence import Validation
+
+RECORD_VERSION = 1
+TOOLCHAIN = ("torch", "tilelang", "apache-tvm-ffi")
+
+
+def make_record(validation: Validation, package_dir: Path, command: Sequence[str]) -> dict[str, Any]:
+    """Everything a reader needs to judge or repeat the validation, as JSON-ready data with keys in a fixed order.
+
+    `command` is the command line, one argument an element.
+    """
+    return {
+        "record": RECORD_VERSION,
+        "command": list(command),
+        "machine": machine(validation.device),
+        "toolchain": {"python": platform.python_version()} | {name: _version(name) for name in TOOLCHAIN},
+        "files": package_digests(package_dir),
+        "validation": validation.as_data(),
+    }
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write the record as JSON, whole or not at all: a reader never sees half a file."""
+    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # mkstemp makes the file private; a record is for everybody
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink()
+        raise
+
+
+def package_digests(package_dir: Path) -> dict[str, str]:
+    """sha256 of each Python file of the package and of its `py.typed`, line endings normalised, by relative path."""
+    files = sorted(path for path in package_dir.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
+    return {path.relative_to(package_dir).as_posix(): _digest(path) for path in files}
+
+
+def machine(device: str) -> dict[str, str]:
+    """What the validation ran on: device kind and name, CPU model, system."""
+    cpu = _cpu_model()
+    name = cpu
+    if device.startswith("cuda"):
+        import torch
+
+        name = torch.cuda.get_device_name(device)
+    return {"device": device, "name": name, "cpu": cpu, "system": f"{platform.system()} {platform.machine()}"}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,245 @@
+"""The tensors of a case: adversarial values, given indices, upstream gradients, and the views they arrive in.
+
+Everything follows from the case and its seed. Every input lies inside a larger buffer of NaN (given indices: of an
+index far outside), so that a read outside the tensor shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, nan
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from v4gen.run.cases import Case, Values, View
+from v4gen.run.golden import golden_gradient, golden_inputs
+from v4gen.run.oracle import Problem, is_void
+
+if TYPE_CHECKING:
+    from v4gen.read.spec import Spec
+
+GUARD = 256
+"""Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
+
+BATCH_FIRST, SEQUENCE_FIRST = "BSHD", "SBHD"
+EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "golden"})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a package is called with: q, k and weights in the spec's layout, given indices [B,S,C] or None."""
+
+    q: Tensor
+    k: Tensor
+    weights: Tensor
+    given: Tensor | None
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors, for what is done to each of them alike."""
+        given = () if self.given is None else (self.given,)
+        return (self.q, self.k, self.weights, *given)
+
+
+def batch_first(tensor: Tensor, layout: str) -> Tensor:
+    """A tensor of the layout's, batch first; and back, as the exchange is its own inverse."""
+    return tensor.transpose(0, 1) if layout == SEQUENCE_FIRST else tensor
+
+
+def make_inputs(case: Case, spec: Spec, device: str) -> Inputs:
+    """The input tensors of `case` for `spec`, on `device`."""
+    generator = torch.Generator().manual_seed(1000 + case.seed)
+    drawn = _draw(case, spec, generator)
+    dtypes = (getattr(torch, spec.dtype), getattr(torch, spec.dtype), torch.float32)
+    arranged = [batch_first(values.to(dtype), spec.layout) for values, dtype in zip(drawn, dtypes, strict=True)]
+    batch_axis = 1 if spec.layout == SEQUENCE_FIRST else 0
+    q, k, weights = (_as_view(tensor.to(device), case.view, batch_axis) for tensor in arranged)
+    given = _given_indices(case, generator)
+    return Inputs(q, k, weights, None if given is None else _as_view(given.to(device), "contiguous", 0))
+
+
+def make_problem(case: Case, spec: Spec, inputs: Inputs) -> Problem:
+    """The same numbers for the oracle: float64, batch first, on the CPU."""
+    q, k, weights = (batch_first(t.cpu(), spec.layout).double() for t in (inputs.q, inputs.k, inputs.weights))
+    return Problem(q, k, weights, case.ratio, case.query_offset, spec.weight_scale)
+
+
+def make_gradient(case: Case, indices: Tensor, visible: Tensor) -> Tensor:
+    """The upstream gradient float32 [B,S,C] of scores at `indices`, on the CPU, in the case's memory order."""
+    generator = torch.Generator().manual_seed(2000 + case.seed)
+    batch, queries, columns = indices.shape
+    if case.gradient == "expanded":
+        return torch.tensor(1.5).expand(batch, queries, columns)
+    if case.gradient == "by key":
+        by_key = torch.tensor([[golden_gradient(t, s) for s in range(case.keys)] for t in range(queries)])
+        return by_key.expand(batch, -1, -1).gather(-1, indices.long().clamp(min=0)).float()
+    if case.values in EXACT_VALUES:
+        lowest = 1 if case.values == "counting" else -2
+        grad = torch.randint(lowest, 3, indices.shape, generator=generator).float()
+    else:
+        grad = torch.randn(indices.shape, generator=generator)
+    if case.gradient == "tiny":
+        grad = grad * 5e-7
+    if case.gradient == "transposed":
+        return grad.transpose(0, 2).contiguous().transpose(0, 2)
+    if case.gradient == "non-finite void":
+        poison = torch.tensor([nan, inf, -inf])[torch.arange(columns) % 3]
+        return torch.where(is_void(indices, visible), poison, grad)
+    return grad
+
+
+def _draw(case: Case, spec: Spec, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """q [B,S,H,D], k [B,N,D] and weights [B,S,H] in float64, before they are rounded to their dtypes."""
+    shapes = (
+        (case.batch, case.queries, spec.heads, spec.dim),
+        (case.batch, case.keys, spec.dim),
+        (case.batch, case.queries, spec.heads),
+    )
+    if case.golden is not None:
+        flat = [torch.tensor(numbers, dtype=torch.float64) for numbers in golden_inputs(case.golden)]
+        return flat[0].reshape(shapes[0]), flat[1].reshape(shapes[1]), flat[2].reshape(shapes[2])
+    noise = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    return _SHAPERS.get(case.values, _plain)(noise[0], noise[1], noise[2] * spec.heads**-0.5, generator)
+
+
+_Drawn = tuple[Tensor, Tensor, Tensor]
+_Shaper = Callable[[Tensor, Tensor, Tensor, torch.Generator], _Drawn]
+
+
+def _plain(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    return q, k, weights
+
+
+def _integers_between(low: int, high: int, like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randint(low, high + 1, like.shape, generator=generator).double()
+
+
+def _integers(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    q = _integers_between(-2, 2, q, generator)
+    return q, _integers_between(-2, 2, k, generator), _integers_between(-3, 3, weights, generator)
+
+
+def _counting(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """Mostly positive integers: sums grow with every term, so an accumulator of few bits loses some."""
+    q = _integers_between(0, 3, q, generator)
+    return q, _integers_between(-1, 3, k, generator), _integers_between(1, 4, weights, generator)
+
+
+def _ties(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """Five different keys, one of them zero, repeated over the whole sequence."""
+    q, k, weights = _integers(q, k, weights, generator)
+    distinct = k[:, :5].clone()
+    distinct[:, :1] = 0
+    which = torch.randint(0, max(distinct.shape[1], 1), k.shape[1:2], generator=generator)
+    return q, distinct[:, which], weights
+
+
+def _plateaus(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """Most products are clamped to zero under weights of both signs, so most scores are a zero of either sign."""
+    negative = torch.rand(k.shape[:2], generator=generator) < 0.9
+    k = torch.where(negative[..., None], -k.abs(), k.abs())
+    q = torch.where(torch.rand(q.shape, generator=generator) < 0.1, -0.0, q.abs())
+    sign = torch.where(torch.rand(weights.shape[:2], generator=generator) < 0.5, -1, 1)
+    return q, k, weights.abs() * sign[..., None]
+
+
+def _low_mantissa(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """Scores 2^20 + j with j below 101: equal but for the last bits of a float32 mantissa."""
+    q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
+    q[..., 0, 0], k[..., 0] = 1024, 1024
+    q[..., 0, 1], k[..., 1] = 1, (torch.arange(k.shape[1]) * 37 % 101).double()
+    weights[..., 0] = 1
+    return q, k, weights
+
+
+def _negative(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    return q, k, -weights.abs()
+
+
+def _scaled(q_factor: float, k_factor: float, weights_factor: float) -> _Shaper:
+    def scale(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+        return q * q_factor, k * k_factor, weights * weights_factor
+
+    return scale
+
+
+def _planted(tensor: str, value: float, *, weight_sign: int = 0) -> _Shaper:
+    """One element replaced: of the first key, of the last query, or of the last query's weights."""
+
+    def plant(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+        target = {"k": k[-1:, :1, 3:4], "q": q[-1:, -1:, -1:, 5:6], "weights": weights[:1, -1:, :1]}[tensor]
+        target.fill_(value)
+        return q, k, weights.abs() * weight_sign if weight_sign else weights
+
+    return plant
+
+
+_SHAPERS: dict[Values, _Shaper] = {
+    "integers": _integers,
+    "counting": _counting,
+    "ties": _ties,
+    "plateaus": _plateaus,
+    "low mantissa": _low_mantissa,
+    "negative weights": _negative,
+    "huge": _scaled(2.0**7, 2.0**7, 4),
+    "tiny": _scaled(2.0**-9, 2.0**-9, 2.0**-10),
+    "enormous": _scaled(2.0**45, 2.0**45, 2.0**10),
+    "minute": _scaled(2.0**-40, 2.0**-40, 2.0**-20),
+    "NaN in a key": _planted("k", nan),
+    "NaN in a query": _planted("q", nan),
+    "NaN in a weight": _planted("weights", nan),
+    "inf in a key": _planted("k", inf),
+    "inf below zero": _planted("k", inf, weight_sign=-1),
+}
+
+
+def _given_indices(case: Case, generator: torch.Generator) -> Tensor | None:
+    """Indices int32 [B,S,C] for replay.
+
+    Key 0 is never named among void indices: it is where a kernel lands that forgets to mask, and in some cases it
+    holds inf.
+    """
+    if case.given == "none":
+        return None
+    columns = min(case.topk, 24)
+    shape = (case.batch, case.queries, columns)
+    noise = torch.rand((case.batch, case.queries, max(case.keys, columns)), generator=generator)
+    if case.given == "replay":
+        return noise.argsort(-1)[..., :columns].to(torch.int32)
+    if case.given == "duplicates":
+        return torch.randint(0, min(3, case.keys), shape, generator=generator, dtype=torch.int32)
+    wide = torch.randint(1, max(case.keys, 2), shape, generator=generator, dtype=torch.int32)
+    void = torch.tensor([-1, case.keys, -7, case.keys + 1000, 2**31 - 1, -(2**31)], dtype=torch.int32)
+    return torch.where(torch.rand(shape, generator=generator) < 0.4, void[wide % len(void)], wide)
+
+
+def _as_view(tensor: Tensor, view: View, batch_axis: int) -> Tensor:
+    """The same values in the memory layout of `view`, surrounded by poison."""
+    if view == "transposed":
+        return _embedded(tensor.transpose(0, 1)).transpose(0, 1)
+    if view == "expanded":
+        return _embedded(tensor.narrow(batch_axis, 0, min(tensor.shape[batch_axis], 1))).expand(tensor.shape)
+    if view == "fused":
+        return _sliced(tensor, slice(3, 3 + tensor.shape[-1]), tensor.shape[-1] + 7)
+    if view == "strided":
+        return _sliced(tensor, slice(1, None, 2), 2 * tensor.shape[-1])
+    return _embedded(tensor)
+
+
+def _poison(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    value = nan if like.is_floating_point() else 2**30
+    return torch.full(shape, value, dtype=like.dtype, device=like.device)
+
+
+def _embedded(tensor: Tensor) -> Tensor:
+    """A contiguous copy in the middle of a poisoned buffer."""
+    buffer = _poison((tensor.numel() + 2 * GUARD,), tensor)
+    return buffer[GUARD : GUARD + tensor.numel()].view(tensor.shape).copy_(tensor)
+
+
+def _sliced(tensor: Tensor, columns: slice, width: int) -> Tensor:
+    """A copy in some columns of a wider poisoned tensor."""
+    return _poison((*tensor.shape[:-1], width), tensor)[..., columns].copy_(tensor)
