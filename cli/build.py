@@ -42,16 +42,20 @@ def command(
         nvcc = _nvcc(specs, targets, session)
         written = pipeline.generate(packages, session.output)
         if not json:
-            session.console.print(f"generated {len(packages)} package{'s' * (len(packages) != 1)}: {len(written)} files written")
+            session.console.print(
+                f"generated {len(packages)} package{'s' * (len(packages) != 1)}: {len(written)} files written"
+            )
         with pipeline.processes(jobs) as executor:
             outcomes = [_build(session, spec, device, targets or spec.targets, nvcc, executor) for spec in specs]
     if json:
-        session.print_json({"written": [path.as_posix() for path in written], "packages": [data for data, _ in outcomes]})
+        session.print_json(
+            {"written": [path.as_posix() for path in written], "packages": [data for data, _ in outcomes]}
+        )
     sys.exit(0 if all(passed for _, passed in outcomes) else DRIFT)
 
 
 def _nvcc(specs: "Sequence[Spec]", asked: tuple[str, ...], session: Session) -> Path | None:
-    """The nvcc to compile with; a warning where there is none and a spec would want it, an error where it was asked for."""
+    """The nvcc to compile with; without one, a warning where a spec would want it and an error where it was asked for."""
     from v4gen.plan.target import TARGETS
     from v4gen.run.toolchain import NVCC_HINT, find_nvcc
 

@@ -57,7 +57,7 @@ class Session:
         from rich.console import Console
 
         # A pipe gets whole lines: rich would fold them at 80 columns.
-        return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 160)
+        return Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
 
     def print_json(self, data: Any) -> None:
         """The one document on standard output of a command under --json."""

@@ -89,7 +89,7 @@ def validate(
 
 @contextmanager
 def processes(jobs: int | None) -> Iterator[Executor | None]:
-    """Worker processes beside this one, so that `jobs` work in all (the machine's cores by default); None for one job."""
+    """Worker processes beside this one, `jobs` in all (by default one a core); None for one job."""
     workers = (jobs or os.cpu_count() or 1) - 1
     if workers < 1:
         yield None

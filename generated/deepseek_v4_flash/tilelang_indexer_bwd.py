@@ -6,7 +6,9 @@
 
 With g the gradient of a selected score, i its index, and m = 1 where q·k > 0 and else 0:
 
-    dq[b, t, h] = Σ_j g·w·m · k[b, i]      dk[b, s] = Σ_{t, j: i = s} Σ_h g·w·m · q[b, t, h]      dw[b, t, h] = Σ_j g · relu(q·k)
+    dq[b, t, h] = Σ_j g·w·m · k[b, i]
+    dk[b, s]    = Σ_{t, j: i = s} Σ_h g·w·m · q[b, t, h]
+    dw[b, t, h] = Σ_j g · relu(q·k)
 
 An index outside [0, N) is void and contributes nothing, whatever its g holds. Products and sums accumulate in float32,
 and each gradient is rounded once, at the end.

@@ -42,8 +42,19 @@ def test_golden_tables_belong_to_their_spec() -> None:
 
 
 def test_run_time_constants_are_the_seeds_alone() -> None:
-    assert {case.ratio for case in case_matrix(FLASH)} == {4, 1, 3, 128}
+    assert {case.ratio for case in case_matrix(FLASH)} == {4, 1, 3, 64}
     assert {case.ratio for case in case_matrix(spec_of())} == {4}
+
+
+def test_positions_stay_in_int32() -> None:
+    widest = spec_of(compress_ratio=2**31 - 1)
+    assert all(case.query_offset + case.queries < 2**31 - 1 for case in case_matrix(widest))
+
+
+def test_scratch_is_exceeded_where_it_is_small() -> None:
+    small = spec_of(forward={"scratch_mib": 1})
+    assert any(4 * case.queries * case.keys > 2**20 for case in case_matrix(small))
+    assert "more scores than scratch" not in {case.name for case in case_matrix(FLASH)}
 
 
 def test_views_differ_in_memory_and_not_in_values() -> None:

@@ -96,7 +96,7 @@ def test_duplicates_add_up() -> None:
 
 def test_integers_and_floats_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = draw(2, 30, 9)
-    floats = Problem(*((t * 3).round() for t in (problem.q, problem.k, problem.weights)), ratio=3)
+    floats = Problem((problem.q * 3).round(), (problem.k * 3).round(), (problem.weights * 3).round(), ratio=3)
     integers = floats.as_integers()
     assert integers is not None
     assert torch.equal(oracle.scores(integers), oracle.scores(floats))

@@ -60,7 +60,7 @@ def test_rounding_the_operand_is_within(operand: torch.dtype) -> None:
 
 def test_integers_leave_no_room() -> None:
     floats = draw()
-    problem = Problem(*((t * 2).round() for t in (floats.q, floats.k, floats.weights)), ratio=1)
+    problem = Problem((floats.q * 2).round(), (floats.k * 2).round(), (floats.weights * 2).round(), ratio=1)
     assert not score_bounds(problem, CPU).any()
     indices = torch.arange(9, dtype=torch.int32).expand(1, 17, 9)
     bounds = gradient_bounds(problem, indices, torch.ones(indices.shape), CPU)
@@ -87,7 +87,7 @@ def test_only_an_undecided_gate_is_given_room() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_an_ulp(dtype: torch.dtype) -> None:
-    bits = torch.arange(1, 0x7000 if dtype == torch.float16 else 0x7000, dtype=torch.int16)
+    bits = torch.arange(1, 0x7000, dtype=torch.int16)
     values = bits.view(dtype).double()
     gaps = values[1:] - values[:-1]
     between = values[:-1] + gaps / 3
@@ -96,9 +96,13 @@ def test_half_an_ulp(dtype: torch.dtype) -> None:
 
 def test_an_exact_result_rounds_in_one_way() -> None:
     exact = torch.tensor([256.0, 257.0, 1000.0], dtype=torch.float64)
-    bound = after_rounding(torch.zeros(3, dtype=torch.float64), exact, torch.bfloat16)
-    assert bound.tolist() == [0.0, 1.0, 0.0]
-    assert after_rounding(bound, exact, torch.float32) is bound
+    zero = torch.zeros(3, dtype=torch.float64)
+    reference, bound = after_rounding(exact, zero, torch.bfloat16)
+    assert reference.tolist() == [256.0, 256.0, 1000.0]
+    assert not bound.any()
+    assert after_rounding(exact, zero, torch.float32) == (exact, zero)
+    _, bound = after_rounding(exact, zero + 0.25, torch.bfloat16)
+    assert bound.tolist() == [1.25, 1.25, 2.25]
 
 
 def test_tensor_cores_are_given_two_bits() -> None:

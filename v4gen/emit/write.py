@@ -67,8 +67,8 @@ def _replace(path: Path, data: bytes) -> None:
         # mkstemp makes private files; a generated one is as readable as its neighbours.
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

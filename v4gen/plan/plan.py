@@ -1,16 +1,16 @@
-"""Plan: all that the templates may use. A number or a branch in an emitted file is a field here and has one producer."""
+"""Plan: all that the templates may use. A number or branch in an emitted file is a field here, with one producer."""
 
 import textwrap
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
-from v4gen.read.spec import Spec
 from v4gen.plan.budget import Budget, Usage, backward_usage, budget, scores_usage
 from v4gen.plan.cost import SELECTION_BYTES_PER_SCORE
 from v4gen.plan.pin import pinned
 from v4gen.plan.schedule import BackwardSchedule, ScoresSchedule, backward_candidates, scores_candidates
 from v4gen.plan.target import TARGETS, Target
+from v4gen.read.spec import Spec
 
 MIB = 1 << 20
 DOCSTRING_WIDTH = 112
@@ -114,7 +114,12 @@ def docstring_text(text: str) -> str:
 
 
 def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> TargetPlan | None:
-    pins = dict(spec.schedule.get(target.name, {}))
+    pins = {
+        name: size
+        for pinned_for, sizes in spec.schedule.items()
+        if pinned_for == target.name
+        for name, size in sizes.items()
+    }
     try:
         return TargetPlan(target, _pick_scores(spec, target, pins), _pick_backward(spec, target, pins))
     except DiagnosticError as error:

@@ -11,24 +11,31 @@ from rich.text import Text
 from v4gen.run.evidence import CaseResult, Measurement, Validation
 
 COMPARED = ("scores", "dq", "dk", "dw")
-"""The measurements with a tolerance, a column each: error, bound and margin of the worst element."""
+"""The measurements with a tolerance, a column each."""
+
+MARGINS = (*COMPARED, "dk, low level")
+"""The measurements whose smallest margin is told below the table."""
+
+ROUNDING_NOTE = "dq and dk end in one rounding to their dtype, which alone may use up their bound."
 
 FAILURES_SHOWN = 4
 
 
 def render_table(validation: Validation) -> RenderableType:
-    """One line a case: error of the worst element over its bound for scores and gradients, then what failed."""
-    table = Table(title=f"{validation.spec} on {validation.device}", title_justify="left", pad_edge=False, box=None)
-    table.add_column("case", no_wrap=True)
+    """One line a case: the worst error beside its bound for scores and gradients; then margins, and what failed."""
+    table = Table(pad_edge=False, box=None)
+    table.add_column(f"{validation.spec} on {validation.device}", no_wrap=True)
     table.add_column("", no_wrap=True)
     for name in COMPARED:
-        table.add_column(f"{name}: error / bound (margin)", justify="right")
-    table.add_column("checks", justify="right")
-    table.add_column("s", justify="right")
+        table.add_column(f"{name}: error / bound", justify="right", no_wrap=True)
+    table.add_column("checks", justify="right", no_wrap=True)
+    table.add_column("s", justify="right", no_wrap=True)
     for case in validation.cases:
         table.add_row(*_row(case))
+    margins = [line for name in MARGINS for line in _margin_lines(validation, name)]
     failures = [line for case in validation.failures for line in _failure_lines(case)]
-    return Group(table, *failures, Text(summary(validation), style="green" if validation.passed else "bold red"))
+    verdict = Text(summary(validation), style="green" if validation.passed else "bold red")
+    return Group(table, Text(), *margins, Text(ROUNDING_NOTE, style="dim"), *failures, verdict)
 
 
 def summary(validation: Validation) -> str:
@@ -57,14 +64,27 @@ def _row(case: CaseResult) -> tuple[RenderableType, ...]:
 
 
 def _compared(case: CaseResult, name: str) -> RenderableType:
-    found = next((measurement for measurement in case.measurements if measurement.name == name), None)
+    found = _measurement(case, name)
     if found is None:
         return Text("-", style="dim")
-    return Text(f"{found.error:.1e} / {found.bound:.1e} {_margin(found)}", style="" if found.passed else "bold red")
+    if found.error == 0:
+        return "exact"
+    return Text(f"{found.error:.0e} / {found.bound:.0e}", style="" if found.passed else "bold red")
 
 
-def _margin(measurement: Measurement) -> str:
-    return "(exact)" if measurement.error == 0 else f"(x{measurement.margin:.3g})"
+def _measurement(case: CaseResult, name: str) -> Measurement | None:
+    return next((measurement for measurement in case.measurements if measurement.name == name), None)
+
+
+def _margin_lines(validation: Validation, name: str) -> list[Text]:
+    """The smallest margin of one quantity over all cases; how far a result was from failing."""
+    found = [(measurement, case) for case in validation.cases if (measurement := _measurement(case, name)) is not None]
+    inexact = [(measurement.margin, measurement, case) for measurement, case in found if measurement.error != 0]
+    if not inexact:
+        return []
+    margin, tightest, case = min(inexact, key=lambda entry: entry[0])
+    error = f"error {tightest.error:.2e}, bound {tightest.bound:.2e}"
+    return [Text(f"{name}: smallest margin {margin:.3g} ({error}, in `{case.name}`)", style="dim")]
 
 
 def _failure_lines(case: CaseResult) -> list[Text]:

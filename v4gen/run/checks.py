@@ -120,7 +120,7 @@ def _gradients(
 ) -> Iterator[Measurement]:
     names = ("dq", "dk", "dw")
     for name, actual, dtype in zip(names, found, dtypes, strict=True):
-        reference, bound = getattr(exact, name), after_rounding(getattr(bounds, name), getattr(exact, name), dtype)
+        reference, bound = after_rounding(getattr(exact, name), getattr(bounds, name), dtype)
         yield holds(f"dtype of {name}{suffix}", actual.dtype == dtype, f"{actual.dtype}, expected {dtype}")
         yield within(f"{name}{suffix}", subject.batch_first(actual), reference, bound)
 

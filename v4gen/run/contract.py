@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from v4gen.run.cases import Case
+from v4gen.run.cases import Case, late_offset
 from v4gen.run.evidence import Measurement
 from v4gen.run.measure import holds, same, within
 from v4gen.run.subject import Subject
@@ -25,7 +25,7 @@ GRADIENTS = ("dq", "dk", "dw")
 def contract_case(spec: Spec) -> Case:
     """A small problem on which the promises are tried."""
     ratio = spec.compress_ratio
-    return Case("contract", 2, 5, 12, ratio, spec.topk, query_offset=12 * ratio - 2, seed=500)
+    return Case("contract", 2, 5, 12, ratio, spec.topk, query_offset=late_offset(12, ratio), seed=500)
 
 
 def measure_autograd(subject: Subject) -> Iterator[Measurement]:
@@ -55,10 +55,10 @@ def _one_asks(subject: Subject, position: int) -> Iterator[Measurement]:
         if other != asking:
             yield holds(f"only {asking} asked, {other}", tensor.grad is None, f"{other} got a gradient")
     found = tensors[position].grad
-    exact = getattr(subject.exact_gradients(indices, grad), name)
-    bound = after_rounding(getattr(subject.gradient_bounds(indices, grad), name), exact, tensors[position].dtype)
+    exact, bounds = subject.exact_gradients(indices, grad), subject.gradient_bounds(indices, grad)
+    reference, bound = after_rounding(getattr(exact, name), getattr(bounds, name), tensors[position].dtype)
     empty = torch.empty(0)
-    yield within(f"{name} alone", empty if found is None else subject.batch_first(found), exact, bound)
+    yield within(f"{name} alone", empty if found is None else subject.batch_first(found), reference, bound)
 
 
 def _second_derivative(subject: Subject) -> Measurement:

@@ -121,12 +121,13 @@ def half_ulp(values: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.ldexp(torch.ones_like(values), exponent - SIGNIFICANT_BITS[dtype] - 1)
 
 
-def after_rounding(bound: Tensor, exact: Tensor, dtype: torch.dtype) -> Tensor:
-    """The bound of a float32 result once it has been rounded to `dtype`.
+def after_rounding(exact: Tensor, bound: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Reference and bound of a float32 result once it has been rounded to `dtype`.
 
-    A result that was exact before is rounded in one known way, so it may be off by just that rounding.
+    A result that was exact before rounds in one known way, and must be just that.
     """
     if dtype == torch.float32:
-        return bound
-    known = (exact.to(dtype).double() - exact).abs()
-    return torch.where(bound == 0, known, bound + half_ulp(exact.abs() + bound, dtype))
+        return exact, bound
+    certain = bound == 0
+    reference = torch.where(certain, exact.to(dtype).double(), exact)
+    return reference, torch.where(certain, 0, bound + half_ulp(exact.abs() + bound, dtype))

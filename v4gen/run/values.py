@@ -138,12 +138,12 @@ def _ties(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> 
 
 
 def _plateaus(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
-    """Most products are clamped to zero under weights of both signs, so most scores are a zero of either sign."""
+    """Most products are clamped to zero, and every other query's weights are negative: zeros of either sign."""
     negative = torch.rand(k.shape[:2], generator=generator) < 0.9
     k = torch.where(negative[..., None], -k.abs(), k.abs())
     q = torch.where(torch.rand(q.shape, generator=generator) < 0.1, -0.0, q.abs())
-    sign = torch.where(torch.rand(weights.shape[:2], generator=generator) < 0.5, -1, 1)
-    return q, k, weights.abs() * sign[..., None]
+    sign = 1 - 2 * (torch.arange(weights.shape[1]) % 2)
+    return q, k, weights.abs() * sign[:, None]
 
 
 def _low_mantissa(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
