@@ -55,7 +55,7 @@ def command(
 
 
 def _nvcc(specs: "Sequence[Spec]", asked: tuple[str, ...], session: Session) -> Path | None:
-    """The nvcc to compile with; without one, a warning where a spec would want it and an error where it was asked for."""
+    """The nvcc to compile with; without one, a warning where a spec wants it and an error where it was asked for."""
     from v4gen.plan.target import TARGETS
     from v4gen.run.toolchain import NVCC_HINT, find_nvcc
 

@@ -122,15 +122,12 @@ def require_runtime(device: str = "cpu") -> None:
     missing = [name for name in ("torch", "tilelang") if find_spec(name) is None]
     if missing:
         raise failure("missing-tool", f"{' and '.join(missing)} not installed", "pip install 'v4gen[run]'")
-    from v4gen.run.toolchain import GCC_HINT, find_gcc
+    from v4gen.run.toolchain import GCC_HINT, find_gcc, sees_gpu
 
     if device == "cpu" and find_gcc() is None:
         raise failure("missing-tool", "gcc is not on the PATH, and the CPU kernels need it", GCC_HINT)
-    if device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise failure("missing-tool", "torch sees no CUDA device", "run on a machine with one, or use --device cpu")
+    if device == "cuda" and not sees_gpu():
+        raise failure("missing-tool", "torch sees no CUDA device", "run on a machine with one, or use --device cpu")
 
 
 def require_package(folder: Path) -> None:

@@ -42,7 +42,9 @@ def command(
         if record:
             from v4gen.run.record import make_record, write_record
 
-            write_record(record, make_record(results[0], session.output / specs[0].name, ["v4gen", *sys.argv[1:]]))
+            folder = session.output / specs[0].name
+            evidence = make_record("validation", results[0].as_data(), device, folder, ["v4gen", *sys.argv[1:]])
+            write_record(record, evidence)
     if json:
         session.print_json({"validations": [result.as_data() for result in results]})
     sys.exit(0 if all(result.passed for result in results) else DRIFT)

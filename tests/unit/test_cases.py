@@ -88,7 +88,7 @@ def test_upstream_gradients(name: str) -> None:
     case = next(case for case in case_matrix(spec) if case.name == name)
     visible = make_problem(case, spec, make_inputs(case, spec, "cpu")).visible()
     indices = torch.arange(4, dtype=torch.int32).expand(case.batch, case.queries, 4)
-    grad = make_gradient(case, indices, visible)
+    grad = make_gradient(case, indices, visible, "cpu")
     void = is_void(indices, visible)
     assert grad.shape == indices.shape
     assert grad.dtype == torch.float32

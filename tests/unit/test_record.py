@@ -38,7 +38,8 @@ def test_digests_ignore_line_endings(package: Path) -> None:
 
 
 def test_a_record_is_complete(package: Path, tmp_path: Path) -> None:
-    record = make_record(VALIDATION, package, ["v4gen", "validate", "tiny.yaml"])
+    command = ["v4gen", "validate", "tiny.yaml"]
+    record = make_record("validation", VALIDATION.as_data(), VALIDATION.device, package, command)
     assert list(record) == ["record", "command", "machine", "toolchain", "files", "validation"]
     assert record["command"] == ["v4gen", "validate", "tiny.yaml"]
     assert record["machine"]["device"] == "cpu"

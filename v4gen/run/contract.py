@@ -14,6 +14,7 @@ from v4gen.run.evidence import Measurement
 from v4gen.run.measure import holds, same, within
 from v4gen.run.subject import Subject
 from v4gen.run.tolerance import after_rounding
+from v4gen.run.values import SEQUENCE_FIRST
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -125,7 +126,7 @@ def _longer(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _batch_axis(subject: Subject) -> int:
-    return 1 if subject.spec.layout == "SBHD" else 0
+    return 1 if subject.spec.layout == SEQUENCE_FIRST else 0
 
 
 def _some_indices(subject: Subject, batch: int = 0) -> Tensor:

@@ -1,4 +1,4 @@
-"""The evidence file: what was validated, on what, and every number that came out."""
+"""The evidence file: what was run, on what, and every number that came out."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from v4gen.run.evidence import Validation
-
 RECORD_VERSION = 1
 TOOLCHAIN = ("torch", "tilelang", "apache-tvm-ffi")
 
 
-def make_record(validation: Validation, package_dir: Path, command: Sequence[str]) -> dict[str, Any]:
-    """Everything a reader needs to judge or repeat the validation, as JSON-ready data with keys in a fixed order.
+def make_record(kind: str, data: Any, device: str, package_dir: Path, command: Sequence[str]) -> dict[str, Any]:
+    """Everything a reader needs to judge or repeat a run, as JSON-ready data with keys in a fixed order.
 
-    `command` is the command line, one argument an element.
+    `data` is what came out, stored under `kind` (validation, timings); `command` is the command line, one argument an
+    element.
     """
     return {
         "record": RECORD_VERSION,
         "command": list(command),
-        "machine": machine(validation.device),
+        "machine": machine(device),
         "toolchain": {"python": platform.python_version()} | {name: _version(name) for name in TOOLCHAIN},
         "files": package_digests(package_dir),
-        "validation": validation.as_data(),
+        kind: data,
     }
 
 

@@ -74,7 +74,7 @@ class Subject:
 
     def gradient(self, indices: Tensor) -> Tensor:
         """The case's upstream gradient for scores at `indices`, on the device, its memory order kept."""
-        return make_gradient(self.case, indices.detach().cpu(), self.visible).to(self.device)
+        return make_gradient(self.case, indices.detach().cpu(), self.visible, self.device)
 
     def unmasked_indices(self, indices: Tensor) -> Tensor:
         """`indices` with -1 over what the mask hides, for a backward that is given no mask; the rest untouched."""

@@ -26,6 +26,13 @@ def find_gcc() -> Path | None:
     return Path(found) if (found := shutil.which("gcc")) and shutil.which("g++") else None
 
 
+def sees_gpu() -> bool:
+    """Whether torch sees a CUDA device."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def _packaged_nvcc() -> Path | None:
     """nvcc as the package nvidia-cuda-nvcc installs it, below the namespace package `nvidia`."""
     spec = find_spec("nvidia")

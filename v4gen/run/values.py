@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GUARD = 256
 """Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
 
-BATCH_FIRST, SEQUENCE_FIRST = "BSHD", "SBHD"
+SEQUENCE_FIRST = "SBHD"
 EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "golden"})
 
 
@@ -67,12 +67,19 @@ def make_problem(case: Case, spec: Spec, inputs: Inputs) -> Problem:
     return Problem(q, k, weights, case.ratio, case.query_offset, spec.weight_scale)
 
 
-def make_gradient(case: Case, indices: Tensor, visible: Tensor) -> Tensor:
-    """The upstream gradient float32 [B,S,C] of scores at `indices`, on the CPU, in the case's memory order."""
+def make_gradient(case: Case, indices: Tensor, visible: Tensor, device: str) -> Tensor:
+    """The upstream gradient float32 [B,S,C] of scores at `indices`, on `device`, in the case's memory order.
+
+    `indices` [B,S,C] and `visible` [S,N] are on the CPU.
+    """
+    if case.gradient == "expanded":  # expanded where it is needed: a copy to another device would be dense
+        return torch.tensor(1.5, device=device).expand(indices.shape)
+    return _dense_gradient(case, indices, visible).to(device)
+
+
+def _dense_gradient(case: Case, indices: Tensor, visible: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(2000 + case.seed)
     batch, queries, columns = indices.shape
-    if case.gradient == "expanded":
-        return torch.tensor(1.5).expand(batch, queries, columns)
     if case.gradient == "by key":
         by_key = torch.tensor([[golden_gradient(t, s) for s in range(case.keys)] for t in range(queries)])
         return by_key.expand(batch, -1, -1).gather(-1, indices.long().clamp(min=0)).float()
