@@ -11,6 +11,7 @@ scores that depend on it, and a zero score is always +0.0.
 """
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import tilelang
@@ -25,6 +26,17 @@ FP32 = "float32"
 INT32 = "int32"
 
 pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
+
+MAX_GRID_Y = 65_535  # blocks on CUDA's second grid axis
+
+# One instruction, as fmaxf is; but fmaxf(NaN, 0) is 0.
+RELU_SOURCE = """
+__device__ __forceinline__ float relu_keeping_nan(float x) {
+  float y;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
+  return y;
+}
+"""
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,16 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     alloc_shared = T.alloc_local if on_cpu else T.alloc_shared
     alloc_fragment = T.alloc_local if on_cpu else T.alloc_fragment
     parallel = T.grid if on_cpu else T.Parallel
+    on_cuda = target.startswith("sm_")
+
+    def relu(x: Any) -> Any:
+        return T.call_extern(FP32, "relu_keeping_nan", x) if on_cuda else T.if_then_else(x <= 0, T.float32(0), x)
+
+    def visible_keys(Starts: Any, Ends: Any, t: Any, S: Any, columns: Any) -> tuple[Any, Any]:
+        """The keys that any of the queries t … t + block_Q may see, as first and last + 1."""
+        block_queries = [T.min(t + i, S - 1) for i in range(block_Q)]
+        first = reduce(T.min, [T.max(Starts[query], 0) for query in block_queries])
+        return first, reduce(T.max, [T.min(Ends[query], columns) for query in block_queries])
 
     @T.prim_func
     def indexer_scores(
@@ -75,12 +97,11 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
         first_query: T.int32,
     ) -> None:
         # Scores is a window of the whole: from batch first_batch and query first_query on, keys 0 … columns.
-        # One grid axis, since the others stop at 65 535 blocks; the longest rows come first.
-        with T.Kernel(T.ceildiv(queries, block_Q) * batches, threads=schedule.threads) as block:
+        with T.Kernel(
+            T.ceildiv(queries, block_Q), batches, threads=schedule.threads, prelude=RELU_SOURCE if on_cuda else None
+        ) as (block, window_b):
             q = alloc_shared((rows, dim), dtype)
             k = alloc_shared((block_N, dim), dtype)
-            start = alloc_shared((block_Q,), INT32)
-            end = alloc_shared((block_Q,), INT32)
             w = alloc_fragment((block_Q, heads), FP32)
             products = alloc_fragment((block_N, rows), FP32)
             products_by_head = T.reshape(products, (block_N, block_Q, heads))
@@ -88,14 +109,10 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             # have to stay alive until its fence, and no multiply and add could be fused.
             weighted = alloc_fragment((block_N, block_Q, heads), FP32)
             score = alloc_fragment((block_N, block_Q), FP32)
-            first_key = T.alloc_var(INT32)
-            last_key = T.alloc_var(INT32)
 
-            window_b = T.truncmod(block, batches)
-            window_t = (T.ceildiv(queries, block_Q) - 1 - T.truncdiv(block, batches)) * block_Q
+            window_t = (T.ceildiv(queries, block_Q) - 1 - block) * block_Q  # the longest rows come first
             b = first_batch + window_b
             t = first_query + window_t
-
             for i, d in parallel(rows, dim):
                 q[i, d] = T.if_then_else(
                     t + i // heads < S, Q[T.min(t + i // heads, S - 1), b, i % heads, d], T.cast(0, dtype)
@@ -103,18 +120,8 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             for i, h in parallel(block_Q, heads):
                 w[i, h] = W[T.min(t + i, S - 1), b, h]
 
-            # Each query's own range, empty past the last query, and the range of keys that the block has to visit.
-            for i in parallel(block_Q):
-                start[i] = T.max(Starts[T.min(t + i, S - 1)], 0)
-                end[i] = T.if_then_else(window_t + i < queries, T.min(Ends[T.min(t + i, S - 1)], columns), 0)
-            first_key = columns
-            last_key = 0
-            for i in T.serial(block_Q):
-                if window_t + i < queries:
-                    first_key = T.min(first_key, T.max(Starts[t + i], 0))
-                    last_key = T.max(last_key, T.min(Ends[t + i], columns))
+            first_key, last_key = visible_keys(Starts, Ends, t, S, columns)
             first_tile = first_key // block_N
-
             for tile in T.Pipelined(
                 T.max(T.ceildiv(last_key, block_N) - first_tile, 0), num_stages=schedule.num_stages
             ):
@@ -123,12 +130,10 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
                 # FullRow: a warp holds whole rows of heads, so the head sum never crosses warps.
                 T.gemm(k, q, products, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 for j, i, h in parallel(block_N, block_Q, heads):
-                    # Not T.max, which would turn NaN into 0.
-                    relu = T.if_then_else(products_by_head[j, i, h] <= 0, T.float32(0), products_by_head[j, i, h])
-                    weighted[j, i, h] = relu * w[i, h]
+                    weighted[j, i, h] = relu(products_by_head[j, i, h]) * w[i, h]
                 T.reduce_sum(weighted, score, dim=-1, clear=True)
                 for i, j in parallel(block_Q, block_N):
-                    if start[i] <= s + j and s + j < end[i]:
+                    if window_t + i < queries and s + j < columns:
                         # -0.0 becomes +0.0 by its bits, which no compiler flag reasons about.
                         is_zero = (T.reinterpret(score[j, i], INT32) & 0x7FFFFFFF) == 0
                         Scores[window_b, window_t + i, s + j] = T.if_then_else(is_zero, T.float32(0), score[j, i])
@@ -137,22 +142,22 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
 
 
 def get_clean_logits_kernel(target: str, threads: int, block_K: int) -> Any:
-    """A kernel that writes −inf over the columns of Logits [S, N] outside [start, end), in place."""
-    S, N = T.dynamic("S"), T.dynamic("N")
+    """A kernel that writes −inf over the columns of Logits [B, S, N] outside [start, end), in place."""
+    B, S, N = T.dynamic("B"), T.dynamic("S"), T.dynamic("N")
     parallel = T.grid if target == "cpu" else T.Parallel
 
     @T.prim_func
     def clean_logits(
-        Logits: T.Tensor((S, N), FP32),
+        Logits: T.Tensor((B, S, N), FP32),
         Starts: T.Tensor((S,), INT32),
         Ends: T.Tensor((S,), INT32),
     ) -> None:
-        with T.Kernel(S, threads=threads) as t:
+        with T.Kernel(S, B, threads=threads) as (t, b):
             for tile in T.serial(T.ceildiv(N, block_K)):
                 for i in parallel(block_K):
                     s = tile * block_K + i
                     if s < N and (s < Starts[t] or s >= Ends[t]):
-                        Logits[t, s] = -T.infinity(FP32)
+                        Logits[b, t, s] = -T.infinity(FP32)
 
     return clean_logits
 
@@ -183,7 +188,7 @@ def tl_indexer_fwd_impl(
 
 
 def clean_logits_(threads: int = 512, block_K: int = 4096, *, target: str | None = None) -> Any:
-    """The compiled kernel that masks in place; call it as kernel(logits [S, N] float32, starts [S], ends [S] int32)."""
+    """The compiled kernel that masks in place; call it as kernel(logits [B, S, N] float32, starts [S], ends [S] int32)."""
     target = target or _runtime.default_target()
     return _runtime.compiled(get_clean_logits_kernel, pass_configs, target, target, threads, block_K)
 
@@ -212,19 +217,30 @@ def write_scores(
     starts: torch.Tensor,
     ends: torch.Tensor,
     scores: torch.Tensor,
-    first_batch: int,
-    first_query: int,
+    first_batch: int = 0,
+    first_query: int = 0,
 ) -> None:
-    """Write the visible scores of a window of queries into `scores`, contiguous float32 [batches, queries, columns].
+    """Write the scores of a window of queries into `scores`, contiguous float32 [batches, queries, columns].
 
-    The window starts at batch first_batch and query first_query and holds the keys 0 … columns. Elements outside
-    [start, end) are left as they are. All tensors are as `kernel_input` makes them.
+    The window starts at batch first_batch and query first_query and holds the keys 0 … columns. What it holds outside
+    a query's range [start, end) is not to be looked at. All other tensors are as `kernel_input` makes them.
     """
     if scores.numel() == 0:
         return
     kernel = tl_indexer_fwd_impl(HEADS, DIM, target=_runtime.target_for(q.device))
     with _runtime.on_device(q):
-        kernel(q, k, weights, starts, ends, scores, first_batch, first_query)
+        for b in range(0, scores.shape[0], MAX_GRID_Y):
+            kernel(q, k, weights, starts, ends, scores[b : b + MAX_GRID_Y], first_batch + b, first_query)
+
+
+def mask_scores(scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) -> None:
+    """Write −inf over `scores` [B, S, N] outside the ranges [start, end), in place."""
+    if scores.numel() == 0:
+        return
+    kernel = clean_logits_(target=_runtime.target_for(scores.device))
+    with _runtime.on_device(scores):
+        for b in range(0, scores.shape[0], MAX_GRID_Y):
+            kernel(scores[b : b + MAX_GRID_Y], starts, ends)
 
 
 def check_inputs(
@@ -272,9 +288,10 @@ def batched_indexer_fwd(
     """
     B, S, N = check_inputs(q, k, weights)
     starts, ends = check_ranges(cu_seqlen_ks, cu_seqlen_ke, S, q)
-    scores = torch.full((B, S, N), -torch.inf, dtype=torch.float32, device=q.device)
+    scores = torch.empty((B, S, N), dtype=torch.float32, device=q.device)
     q, k, weights = _runtime.kernel_input(q), _runtime.kernel_input(k), _runtime.kernel_input(weights, torch.float32)
-    write_scores(q, k, weights, starts, ends, scores, 0, 0)
+    write_scores(q, k, weights, starts, ends, scores)
+    mask_scores(scores, starts, ends)
     return scores
 
 
