@@ -19,6 +19,9 @@ from .session import Session, device_option, require_package, require_runtime, s
 @click.option("--rival", "rivals", multiple=True, type=click.Choice(["nemo", "torch"]), help="Beside this; may repeat.")
 @click.option("--sustained", type=float, default=0, metavar="SECONDS", help="Also time calls on end for this long.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the numbers of one SPEC here.")
+@click.option(
+    "--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the times of one SPEC: SVG or PNG."
+)
 def command(
     arguments: tuple[Path, ...],
     output_folder: Path | None,
@@ -32,6 +35,7 @@ def command(
     rivals: tuple[str, ...],
     sustained: float,
     record: Path | None,
+    chart: Path | None,
 ) -> None:
     """Time scores, selection, whole forward and backward of the SPECs' packages, as they are on disk.
 
@@ -46,8 +50,10 @@ def command(
         from v4gen.run.contest import Shape
 
         specs = read_specs(session.paths)
-        if record and len(specs) != 1:
-            raise click.UsageError("--record takes one SPEC")
+        if (record or chart) and len(specs) != 1:
+            raise click.UsageError("--record and --chart take one SPEC")
+        if chart and chart.suffix not in (".svg", ".png"):
+            raise click.UsageError("--chart takes a name that ends in .svg or .png")
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)
@@ -65,5 +71,9 @@ def command(
             command_line = ["v4gen", *sys.argv[1:]]
             (timed,) = results.values()
             write_record(record, make_record("timings", timed, device, session.output / specs[0].name, command_line))
+        if chart:
+            from v4gen.report.chart import write_chart
+
+            write_chart(chart, f"{specs[0].name} on {device}", timings)
     if json:
         session.print_json({"timings": results})

@@ -93,6 +93,12 @@ def default_target() -> str:
     return target_for(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
+@functools.cache
+def processors(device: torch.device) -> int:
+    """How many blocks of a kernel `device` works on at a time, one a multiprocessor; 1 for the CPU."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
 def compiled(get_kernel: Callable[..., Any], pass_configs: dict[str, Any], target: str, *static: Any) -> Any:
     """The kernel `get_kernel(*static)`, compiled for `target`: once per process, whichever thread comes first.
 

@@ -28,6 +28,7 @@ INT32 = "int32"
 pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
 
 MAX_GRID_Y = 65_535  # blocks on CUDA's second grid axis
+BLOCKS_PER_PROCESSOR = 2  # at least, where the keys allow: fewer leave multiprocessors idle at the end
 
 # One instruction, as fmaxf is; but fmaxf(NaN, 0) is 0.
 RELU_SOURCE = """
@@ -95,11 +96,17 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
         Scores: T.Tensor((batches, queries, columns), FP32),
         first_batch: T.int32,
         first_query: T.int32,
+        span: T.int32,
     ) -> None:
-        # Scores is a window of the whole: from batch first_batch and query first_query on, keys 0 … columns.
+        # Scores is a window of the whole: from batch first_batch and query first_query on, keys 0 … columns. A block
+        # takes `span` keys of it: all of them where there are queries enough to fill the device.
         with T.Kernel(
-            T.ceildiv(queries, block_Q), batches, threads=schedule.threads, prelude=RELU_SOURCE if on_cuda else None
-        ) as (block, window_b):
+            T.ceildiv(queries, block_Q),
+            batches,
+            T.ceildiv(columns, span),
+            threads=schedule.threads,
+            prelude=RELU_SOURCE if on_cuda else None,
+        ) as (block, window_b, part):
             q = alloc_shared((rows, dim), dtype)
             k = alloc_shared((block_N, dim), dtype)
             w = alloc_fragment((block_Q, padded_heads), FP32)
@@ -123,10 +130,9 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
                 w[i, h] = W[T.min(t + i, S - 1), b, T.min(h, heads - 1)]
 
             first_key, last_key = visible_keys(Starts, Ends, t, S, columns)
-            first_tile = first_key // block_N
-            for tile in T.Pipelined(
-                T.max(T.ceildiv(last_key, block_N) - first_tile, 0), num_stages=schedule.num_stages
-            ):
+            first_tile = T.max(first_key, part * span) // block_N
+            last_tile = T.ceildiv(T.min(last_key, (part + 1) * span), block_N)
+            for tile in T.Pipelined(T.max(last_tile - first_tile, 0), num_stages=schedule.num_stages):
                 s = (first_tile + tile) * block_N
                 T.copy(K[s : s + block_N, b, 0:dim], k)
                 # FullRow: a warp holds whole rows of heads, so the head sum never crosses warps.
@@ -179,8 +185,8 @@ def tl_indexer_fwd_impl(
 ) -> Any:
     """The compiled scores kernel; a size left out is the schedule's for `target` (the current GPU, else the CPU).
 
-    Call it as kernel(q, k, weights, starts, ends, scores, first_batch, first_query) with tensors as `kernel_input`
-    makes them. Raises ValueError for heads or index_dim other than this package's.
+    Call it as kernel(q, k, weights, starts, ends, scores, first_batch, first_query, span) with tensors as
+    `kernel_input` makes them. Raises ValueError for heads or index_dim other than this package's.
     """
     if (heads, index_dim) != (HEADS, DIM):
         raise ValueError(
@@ -232,10 +238,21 @@ def write_scores(
     """
     if scores.numel() == 0:
         return
-    kernel = tl_indexer_fwd_impl(HEADS, DIM, target=_runtime.target_for(q.device))
+    target = _runtime.target_for(q.device)
+    kernel = tl_indexer_fwd_impl(HEADS, DIM, target=target)
+    span = keys_per_block(scores, SCHEDULES[target])
     with _runtime.on_device(q):
         for b in range(0, scores.shape[0], MAX_GRID_Y):
-            kernel(q, k, weights, starts, ends, scores[b : b + MAX_GRID_Y], first_batch + b, first_query)
+            kernel(q, k, weights, starts, ends, scores[b : b + MAX_GRID_Y], first_batch + b, first_query, span)
+
+
+def keys_per_block(scores: torch.Tensor, schedule: ScoresSchedule) -> int:
+    """How many keys one block takes, whole tiles: few queries share out their keys among the multiprocessors."""
+    batches, queries, columns = scores.shape
+    tiles = -(-columns // schedule.block_N)
+    blocks = batches * -(-queries // schedule.block_Q)
+    parts = min(tiles, -(-BLOCKS_PER_PROCESSOR * _runtime.processors(scores.device) // blocks))
+    return -(-tiles // parts) * schedule.block_N
 
 
 def mask_scores(scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) -> None:
