@@ -6,78 +6,22 @@
 and indices of its best keys.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
-from . import _runtime, tilelang_indexer_topk
-from .tilelang_indexer_bwd import gradients
+from . import _ops, _runtime, tilelang_indexer_topk
+from .tilelang_indexer_bwd import tl_indexer_bwd_impl
 from .tilelang_indexer_fwd import (
     _make_causal_cu_seqlens,
     batched_indexer_fwd,
     check_inputs,
-    write_scores,
+    tl_indexer_fwd_impl,
 )
 
 TOPK = 8
 COMPRESS_RATIO = 4
-# Scores that one chunk of queries may hold. Selection by sorting keeps its keys, sorted keys and indices beside them,
-# and all of it together stays below 256 MiB.
-SCORE_SCRATCH = 13421772
-MAX_POSITION = 2**31 - 2  # positions and ranges are int32
-
-
-def _windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
-    """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
-    S_step = min(S, max(1, SCORE_SCRATCH // (B * N)))
-    B_step = min(B, max(1, SCORE_SCRATCH // (S_step * N)))
-    for s in range(0, S, S_step):
-        queries = slice(s, min(s + S_step, S))
-        columns = min((query_offset + queries.stop) // compress_ratio, N)
-        for b in range(0, B, B_step):
-            yield slice(b, min(b + B_step, B)), queries, columns
-
-
-def _select(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    weights: torch.Tensor,
-    compress_ratio: int,
-    topk: int,
-    topk_indices: torch.Tensor | None,
-    query_offset: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores and indices [B, S, width], chunk by chunk of queries through one scratch buffer."""
-    B, S, N = check_inputs(q, k, weights, ("index_q", "index_k", "weights") if True else ("q", "k", "weights"))
-    _runtime.check_integer("compress_ratio", compress_ratio, 1, MAX_POSITION)
-    _runtime.check_integer("query_offset", query_offset, 0, MAX_POSITION - S)
-    if topk_indices is None:
-        _runtime.check_integer("topk", topk, 1, _runtime.MAX_TOPK)
-        width = min(topk, N)
-    else:
-        _runtime.check_tensor("topk_indices", topk_indices, (B, S, "K"), (torch.int32,), q)
-        width = topk_indices.shape[-1]
-    scores = torch.full((B, S, width), -torch.inf, dtype=torch.float32, device=q.device)
-    indices = torch.full((B, S, width), -1, dtype=torch.int32, device=q.device)
-    if B * S * N * width == 0:
-        return scores, indices
-
-    q, k, weights = _runtime.kernel_input(q), _runtime.kernel_input(k), _runtime.kernel_input(weights, torch.float32)
-    starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
-    scratch = torch.empty(min(B * S * N, max(SCORE_SCRATCH, N)), dtype=torch.float32, device=q.device)
-    for batches, queries, columns in _windows(B, S, N, compress_ratio, query_offset):
-        shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
-        window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
-        write_scores(q, k, weights, starts, ends, window, batches.start, queries.start)
-        ranges = (starts[queries], ends[queries])
-        if topk_indices is None:
-            best = tilelang_indexer_topk.select(window, *ranges, width)
-        else:
-            best = tilelang_indexer_topk.gather(window, *ranges, topk_indices[batches, queries])
-        scores[batches, queries], indices[batches, queries] = best
-    return scores, indices
 
 
 class V4IndexerFunction(torch.autograd.Function):
@@ -112,7 +56,9 @@ class V4IndexerFunction(torch.autograd.Function):
         query_offset: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Scores [B, S, K] float32 and indices [B, S, K] int32; a given index out of sight comes back as −1."""
-        scores, indices = _select(index_q, index_k, weights, compress_ratio, topk, topk_indices, query_offset)
+        arguments = (index_q, index_k, weights, compress_ratio, topk, topk_indices, query_offset)
+        _ops.check(*arguments)
+        scores, indices = _ops.select(*arguments)
         ctx.save_for_backward(index_q, index_k, weights, indices)
         ctx.mark_non_differentiable(indices)
         return scores, indices
@@ -123,18 +69,9 @@ class V4IndexerFunction(torch.autograd.Function):
         ctx: Any, grad_scores: torch.Tensor, grad_indices: torch.Tensor | None
     ) -> tuple[torch.Tensor | None, ...]:
         """Gradients of q, k and weights in their own dtypes, each only if it is needed."""
-        q, k, weights, indices = ctx.saved_tensors
-        needs_q, needs_k, needs_w = ctx.needs_input_grad[:3]
-        dq, dw, dk = gradients(q, k, weights, indices, grad_scores, (needs_q, needs_w, needs_k))
-        return (
-            dq,
-            dk.to(k.dtype) if dk is not None else None,
-            dw.to(weights.dtype) if dw is not None else None,
-            None,
-            None,
-            None,
-            None,
-        )
+        needs = ctx.needs_input_grad[:3]
+        found = _ops.gradients(*ctx.saved_tensors, grad_scores, *needs)
+        return *(grad if needed else None for grad, needed in zip(found, needs, strict=True)), None, None, None, None
 
 
 def lightning_indexer(
@@ -162,7 +99,10 @@ def lightning_indexer(
         TypeError, ValueError: an argument of a wrong dtype, shape, device or range, named in the message.
         RuntimeError: no kernel for the tensors' device.
     """
-    return V4IndexerFunction.apply(q, k, weights, COMPRESS_RATIO, TOPK, topk_indices, query_offset)
+    arguments = (q, k, weights, COMPRESS_RATIO, TOPK, topk_indices, query_offset)
+    _ops.check(*arguments)
+    scores, indices = _ops.select(*arguments)
+    return scores, indices
 
 
 class LightningIndexer:
@@ -172,7 +112,7 @@ class LightningIndexer:
     """
 
     def __init__(self, query_offset: int = 0) -> None:
-        _runtime.check_integer("query_offset", query_offset, 0, MAX_POSITION)
+        _runtime.check_integer("query_offset", query_offset, 0, _ops.MAX_POSITION)
         self.query_offset = query_offset
 
     def scores(self, q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
@@ -198,6 +138,13 @@ class LightningIndexer:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The same as `lightning_indexer` at this offset."""
         return lightning_indexer(q, k, weights, topk_indices=topk_indices, query_offset=self.query_offset)
+
+
+def warmup(device: torch.device | str = "cpu") -> None:
+    """Compile the kernels for `device` now, for those who would rather not wait in the first step."""
+    target = _runtime.target_for(torch.device(device))
+    tl_indexer_fwd_impl(_runtime.HEADS, _runtime.DIM, target=target)
+    tl_indexer_bwd_impl(_runtime.HEADS, _runtime.DIM, TOPK, target=target)
 
 
 def pytorch_extract_topk_scores(logits: torch.Tensor, topk_indices: torch.Tensor, dim: int = -1) -> torch.Tensor:
@@ -231,4 +178,7 @@ def v4_lighting_indexer(
         scores [B, S, K] float32, differentiable in q, k and weights, and indices [B, S, K] int32, K = min(topk, N) or
         the width of topk_indices. A column without a key holds −inf and −1.
     """
-    return V4IndexerFunction.apply(index_q, index_k, weights, compress_ratio, topk, topk_indices)
+    arguments = (index_q, index_k, weights, compress_ratio, topk, topk_indices, 0)
+    _ops.check(*arguments)
+    scores, indices = _ops.select(*arguments)
+    return scores, indices

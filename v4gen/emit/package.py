@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FILES: Mapping[str, str | None] = MappingProxyType(
     {
         "__init__.py": "package.py.j2",
+        "_ops.py": "_ops.py.j2",
         "_runtime.py": "_runtime.py.j2",
         "py.typed": None,
         "reference.py": "reference.py.j2",
