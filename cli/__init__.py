@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 
 class _Lazy(click.RichGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS]  # the module `.list` stands in this namespace under that name
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -64,7 +64,7 @@ def _nvcc(specs: "Sequence[Spec]", asked: tuple[str, ...], session: Session) -> 
             hint = f"its targets are {', '.join(spec.targets)}"
             raise failure("no-such-target", f"spec `{spec.name}` has no target `{unknown[0]}`", hint)
     nvcc = find_nvcc()
-    wanted = [target for spec in specs for target in spec.targets if TARGETS[target].is_cuda]
+    wanted = [target for spec in specs for target in asked or spec.targets if TARGETS[target].is_cuda]
     if nvcc is None and wanted:
         if named := [target for target in asked if TARGETS[target].is_cuda]:
             raise failure("missing-tool", f"nvcc is not there to compile for {named[0]}", NVCC_HINT)

@@ -6,7 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from .progress import progress
-from .session import DRIFT, Session, device_option, require_package, require_runtime, session_options
+from .session import DRIFT, Session, device_option, failure, require_package, require_runtime, session_options
 
 
 @click.command("validate")
@@ -28,7 +28,7 @@ def command(
 
         specs = read_specs(session.paths)
         if record and len(specs) != 1:
-            raise click.UsageError("--record takes one SPEC")
+            raise failure("bad-usage", "`--record` takes one SPEC", "name the spec")
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)

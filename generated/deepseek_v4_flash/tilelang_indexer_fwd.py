@@ -194,7 +194,7 @@ def tl_indexer_fwd_impl(
 
 
 def clean_logits_(threads: int = 512, block_K: int = 4096, *, target: str | None = None) -> Any:
-    """The compiled kernel that masks in place; call it as kernel(logits [B, S, N] float32, starts [S], ends [S] int32)."""
+    """The compiled kernel that masks in place: kernel(logits [B, S, N] float32, starts [S], ends [S] int32)."""
     target = target or _runtime.default_target()
     return _runtime.compiled(get_clean_logits_kernel, pass_configs, target, target, threads, block_K)
 

@@ -64,7 +64,8 @@ def test_operators_pass_opcheck() -> None:
 def test_exports_with_dynamic_length() -> None:
     class Indexer(torch.nn.Module):
         def forward(self, q: Tensor, k: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-            return lightning_indexer(q, k, weights)
+            scores, indices = lightning_indexer(q, k, weights)
+            return scores, indices
 
     windows = torch.export.Dim("windows", min=TOPK, max=1024)
     dynamic = ({0: RATIO * windows}, {0: windows}, {0: RATIO * windows})
@@ -85,7 +86,7 @@ def test_checkpointing_selects_the_same_keys_again(use_reentrant: bool) -> None:
 
     def backward(function: Callable[..., Tensor]) -> list[Tensor]:
         inputs = leaves(48)
-        function(*inputs).backward()
+        torch.autograd.backward(function(*inputs))
         return [t.grad for t in inputs if t.grad is not None]
 
     assert_same(backward(checkpointed), backward(loss))
@@ -110,13 +111,13 @@ def test_second_derivatives_and_edits_of_saved_tensors_raise(through: Callable[.
     upstream = torch.ones_like(scores, requires_grad=True)
     (dq,) = torch.autograd.grad(scores, [q], upstream, create_graph=True)
     with pytest.raises(RuntimeError, match=r"differentiable once|once_differentiable"):
-        dq.float().sum().backward()
+        torch.autograd.backward(dq.float().sum())
 
     scores, _ = through(q, k, weights, RATIO, TOPK)
     with torch.no_grad():
         k.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        scores.backward(torch.ones_like(scores))
+        torch.autograd.backward(scores, torch.ones_like(scores))
 
 
 def test_nothing_leaks() -> None:
@@ -124,10 +125,10 @@ def test_nothing_leaks() -> None:
         gc.collect()
         return sum(isinstance(thing, Tensor) for thing in gc.get_objects())
 
-    loss(*leaves(16)).backward()
+    torch.autograd.backward(loss(*leaves(16)))
     before = live_tensors()
     for _ in range(1000):
-        loss(*leaves(16)).backward()
+        torch.autograd.backward(loss(*leaves(16)))
     assert live_tensors() <= before
 
 

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,12 @@ def _compare_file(path: Path, due: str) -> FileDrift | None:
 
 
 def _unified_diff(found: str, due: str, path: str) -> str:
-    return "".join(_diff_lines(found.splitlines(keepends=True), due.splitlines(keepends=True), path))
+    return "".join(_diff_lines(_lines(found), _lines(due), path))
+
+
+def _lines(text: str) -> list[str]:
+    # Unlike str.splitlines: a form feed or a line separator is no line's end.
+    return list(StringIO(text))
 
 
 def _diff_lines(found: list[str], due: list[str], path: str) -> Iterator[str]:

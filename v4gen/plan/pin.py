@@ -1,11 +1,20 @@
 """Pinned schedules: `schedule: {sm_90a: {scores_block_n: 128, …}}` in a spec overrides fields of the default one."""
 
-from dataclasses import fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import TypeVar
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity, did_you_mean
 from v4gen.plan.schedule import BackwardSchedule, ScoresSchedule
+from v4gen.plan.target import MatrixUnit, Target
+from v4gen.read.spec import Spec
 
 KERNELS = {"scores": ScoresSchedule, "backward": BackwardSchedule}
+
+# What a size is a multiple of on a GPU: the rows and columns of matrix instructions.
+_GRANULES = {"scores_padded_heads": 8, "backward_padded_heads": 16, "scores_block_n": 16, "backward_block_i": 16}
+
+_Schedule = TypeVar("_Schedule", ScoresSchedule, BackwardSchedule)
 
 
 def pin_names() -> list[str]:
@@ -13,20 +22,44 @@ def pin_names() -> list[str]:
     return [f"{kernel}_{field.name}" for kernel, schedule in KERNELS.items() for field in fields(schedule)]
 
 
-def pinned(
-    pins: dict[str, int], kernel: str, schedule: type[ScoresSchedule | BackwardSchedule], spec: str, target: str
-) -> dict[str, int]:
-    """The fields of `schedule` that `pins` sets. Raises DiagnosticError on a name that no schedule has."""
-    names = pin_names()
-    problems = [_unknown(name, names, spec, target) for name in pins if name not in names]
+def pinned(pins: Mapping[str, int], kernel: str, spec: Spec, target: Target) -> dict[str, int]:
+    """The fields of the schedule of `kernel` that `pins` sets.
+
+    Raises DiagnosticError on a name that no schedule has and on a size that no kernel can have.
+    """
+    problems = list(_faults(pins, spec, target))
     if problems:
         raise DiagnosticError(problems)
     prefix = f"{kernel}_"
     return {name.removeprefix(prefix): value for name, value in pins.items() if name.startswith(prefix)}
 
 
-def _unknown(name: str, names: list[str], spec: str, target: str) -> Diagnostic:
-    hint = did_you_mean(name, names) or f"the entries are {', '.join(names)}"
-    return Diagnostic(
-        Severity.ERROR, "schedule-name", f"spec `{spec}`: `schedule.{target}` has no entry `{name}`", hint=hint
-    )
+def with_pins(candidates: Sequence[_Schedule], changes: Mapping[str, int]) -> list[_Schedule]:
+    """The candidates that have the pinned sizes; where none has them, all candidates with those sizes set."""
+    pinned_candidates = [replace(candidate, **changes) for candidate in candidates]
+    agreeing = [one for one, candidate in zip(pinned_candidates, candidates, strict=True) if one == candidate]
+    return agreeing or pinned_candidates
+
+
+def _faults(pins: Mapping[str, int], spec: Spec, target: Target) -> Iterator[Diagnostic]:
+    names = pin_names()
+    for name, value in pins.items():
+        if name not in names:
+            hint = did_you_mean(name, names) or f"the entries are {', '.join(names)}"
+            message = f"spec `{spec.name}`: `schedule.{target.name}` has no entry `{name}`"
+            yield Diagnostic(Severity.ERROR, "schedule-name", message, hint=hint)
+            continue
+        multiple = _multiple_of(name, target)
+        least = spec.heads if name.endswith("padded_heads") else 1
+        if value < least or value % multiple:
+            wanted = f"at least {least}" + (f" and a multiple of {multiple}" if multiple > 1 else "")
+            message = f"spec `{spec.name}`: `schedule.{target.name}.{name}` must be {wanted}, found {value}"
+            yield Diagnostic(Severity.ERROR, "schedule-size", message)
+
+
+def _multiple_of(name: str, target: Target) -> int:
+    if target.is_cpu:
+        return 1
+    if name.endswith("threads"):
+        return 128 if target.matrix_unit is MatrixUnit.WGMMA else target.warp_size
+    return _GRANULES.get(name, 1)

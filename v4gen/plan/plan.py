@@ -1,13 +1,13 @@
 """Plan: all that the templates may use. A number or branch in an emitted file is a field here, with one producer."""
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 from v4gen.plan.budget import Budget, Usage, backward_usage, budget, scores_usage
 from v4gen.plan.cost import SELECTION_BYTES_PER_SCORE
-from v4gen.plan.pin import pinned
+from v4gen.plan.pin import pinned, with_pins
 from v4gen.plan.schedule import BackwardSchedule, ScoresSchedule, backward_candidates, scores_candidates
 from v4gen.plan.target import TARGETS, Target
 from v4gen.read.spec import Spec
@@ -110,7 +110,12 @@ def make_plan(spec: Spec) -> Plan:
 def docstring_text(text: str) -> str:
     """`text` wrapped and escaped so that it can stand anywhere in a triple-quoted docstring."""
     escaped = text.strip().replace("\\", "\\\\").replace('"', '\\"')
-    return "\n".join(line for part in escaped.split("\n") for line in textwrap.wrap(part, DOCSTRING_WIDTH) or [""])
+    return "\n".join(line for part in escaped.split("\n") for line in _wrapped(part))
+
+
+def _wrapped(line: str) -> list[str]:
+    # Words stay whole: half an escape sequence would be another one.
+    return textwrap.wrap(line, DOCSTRING_WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> TargetPlan | None:
@@ -129,18 +134,16 @@ def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> Targ
 
 def _pick_scores(spec: Spec, target: Target, pins: dict[str, int]) -> ScoresSchedule:
     candidates = list(scores_candidates(spec.heads, target))
-    changes = pinned(pins, "scores", ScoresSchedule, spec.name, target.name)
-    if changes:
-        candidates = [replace(candidates[0], **changes)]
+    changes = pinned(pins, "scores", spec, target)
+    candidates = with_pins(candidates, changes)
     tried = [(c, scores_usage(c, spec.dim, target), budget(target, c.threads)) for c in candidates]
     return _first_admitted(tried, spec, target, "scores")
 
 
 def _pick_backward(spec: Spec, target: Target, pins: dict[str, int]) -> BackwardSchedule:
     candidates = list(backward_candidates(spec.heads, spec.dim, target))
-    changes = pinned(pins, "backward", BackwardSchedule, spec.name, target.name)
-    if changes:
-        candidates = [replace(candidates[0], **changes)]
+    changes = pinned(pins, "backward", spec, target)
+    candidates = with_pins(candidates, changes)
     tried = [(c, backward_usage(c, spec.dim, target), budget(target, c.threads)) for c in candidates]
     return _first_admitted(tried, spec, target, "backward")
 

@@ -98,5 +98,6 @@ def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:
     """
     if target.matrix_unit is MatrixUnit.WGMMA and rows % 64 == 0:
         return columns % (16 * warps // 4) == 0
+    width = 16 if target.matrix_unit is MatrixUnit.MFMA else 8
     splits = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
-    return any(rows // 16 % down == 0 and columns // 8 % across == 0 for down, across in splits)
+    return any(rows // 16 % down == 0 and columns // width % across == 0 for down, across in splits)

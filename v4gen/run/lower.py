@@ -56,10 +56,12 @@ def quiet() -> Iterator[None]:
     """Without TileLang's progress messages: a build has a progress display of its own."""
     import logging
 
-    logger = logging.getLogger("tilelang")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    # On the handlers: loggers below `tilelang` set levels of their own. They print to standard output.
+    levels = [(handler, handler.level) for handler in logging.getLogger("tilelang").handlers]
+    for handler, _ in levels:
+        handler.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for handler, level in levels:
+            handler.setLevel(level)

@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
+
 RECORD_VERSION = 1
 TOOLCHAIN = ("torch", "tilelang", "apache-tvm-ffi")
 
@@ -35,6 +37,14 @@ def make_record(kind: str, data: Any, device: str, package_dir: Path, command: S
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write the record as JSON, whole or not at all: a reader never sees half a file."""
     text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        _replace(path, text)
+    except OSError as error:
+        problem = f"cannot write `{path}`: {error.strerror}"
+        raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
+
+
+def _replace(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -29,11 +29,12 @@ def validate_package(
     A package that cannot be imported, and a case that raises, are failed cases of the result; nothing is raised for
     them. The package's own code runs in this process.
     """
+    from v4gen.run.lower import quiet
     from v4gen.run.package import imported_package
 
     start = time.perf_counter()
     try:
-        with imported_package(package_dir) as package, _one_thread():
+        with imported_package(package_dir) as package, _one_thread(), quiet():
             trials = tuple(_trials(package, spec, device))
             results = []
             for position, (name, description, trial) in enumerate(trials):
