@@ -56,12 +56,11 @@ def scores_usage(schedule: ScoresSchedule, dim: int, target: Target) -> Usage:
     element = element_bytes(target)
     query_tile = schedule.rows * dim * element
     key_tile = schedule.block_n * dim * element
-    ranges = 2 * schedule.block_q * FP32_BYTES
     fragments = 2 * schedule.rows * schedule.block_n
     if target.is_cpu:
-        return Usage(query_tile + key_tile + ranges + fragments * FP32_BYTES, 0)
+        return Usage(query_tile + key_tile + fragments * FP32_BYTES, 0)
     return Usage(
-        query_tile + schedule.num_stages * key_tile + ranges,
+        query_tile + max(schedule.num_stages, 1) * key_tile,
         fragments // schedule.threads + SCRATCH_REGISTERS,
     )
 

@@ -63,12 +63,13 @@ def _query_tiles(heads: int, target: Target) -> list[tuple[int, int]]:
 def scores_candidates(heads: int, target: Target) -> Iterator[ScoresSchedule]:
     """Every schedule of the scores kernel worth having on `target`, best first."""
     # (block_n, threads, num_stages): one warpgroup for each 64 keys on Hopper; elsewhere a loop whose trip count
-    # depends on the block must not be pipelined over more than one stage.
+    # depends on the block must not be pipelined over more than one stage, and without TMA one stage gains nothing.
+    stages = 1 if target.has_tma else 0
     shapes = {
         MatrixUnit.SCALAR: [(16, 1, 1)],
         MatrixUnit.WGMMA: [(192, 384, 2), (128, 256, 2), (64, 128, 2), (64, 128, 1)],
-        MatrixUnit.MMA: [(128, 256, 1), (64, 128, 1)],
-        MatrixUnit.MFMA: [(64, 256, 1), (64, 128, 1), (32, 128, 1)],
+        MatrixUnit.MMA: [(128, 256, stages), (64, 128, stages)],
+        MatrixUnit.MFMA: [(64, 256, stages), (64, 128, stages), (32, 128, stages)],
     }[target.matrix_unit]
     for padded_heads, block_q in _query_tiles(heads, target):
         for block_n, threads, num_stages in shapes:

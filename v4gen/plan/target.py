@@ -35,6 +35,7 @@ class Target:
     registers_per_thread: int
     registers_per_block: int
     warp_size: int
+    has_tma: bool  # copies whole tiles without threads: Tensor Memory Accelerator
 
     @property
     def tilelang(self) -> str | dict[str, str]:
@@ -52,19 +53,19 @@ class Target:
         return self.kind == "cuda"
 
 
-def _cuda(name: str, unit: MatrixUnit, shared_kib: int) -> Target:
-    return Target(name, "cuda", name, unit, shared_kib * KIB, 255, 65_536, 32)
+def _cuda(name: str, unit: MatrixUnit, shared_kib: int, *, has_tma: bool) -> Target:
+    return Target(name, "cuda", name, unit, shared_kib * KIB, 255, 65_536, 32, has_tma)
 
 
 # The CPU's "shared memory" is the part of a thread's default 8 MiB stack that the tile buffers may take.
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("cpu", "c", None, MatrixUnit.SCALAR, 4 * KIB * KIB, 0, 0, 1),
-        _cuda("sm_80", MatrixUnit.MMA, 163),
-        _cuda("sm_90a", MatrixUnit.WGMMA, 227),
+        Target("cpu", "c", None, MatrixUnit.SCALAR, 4 * KIB * KIB, 0, 0, 1, False),
+        _cuda("sm_80", MatrixUnit.MMA, 163, has_tma=False),
+        _cuda("sm_90a", MatrixUnit.WGMMA, 227, has_tma=True),
         # sm_100's own matrix unit works on tensor memory; a body of fragments lowers to mma there.
-        _cuda("sm_100a", MatrixUnit.MMA, 227),
-        Target("gfx942", "hip", "gfx942", MatrixUnit.MFMA, 64 * KIB, 512, 131_072, 64),
+        _cuda("sm_100a", MatrixUnit.MMA, 227, has_tma=True),
+        Target("gfx942", "hip", "gfx942", MatrixUnit.MFMA, 64 * KIB, 512, 131_072, 64, False),
     )
 }

@@ -54,7 +54,7 @@ class ScoresSchedule:
 
 SCHEDULES = {
     "cpu": ScoresSchedule(block_Q=1, block_N=16, num_stages=1, threads=1),
-    "sm_80": ScoresSchedule(block_Q=8, block_N=128, num_stages=1, threads=256),
+    "sm_80": ScoresSchedule(block_Q=8, block_N=128, num_stages=0, threads=256),
 }
 
 
