@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from .progress import progress
-from .session import DRIFT, Session, device_option, failure, require_runtime, session_options
+from .session import (
+    DRIFT,
+    Session,
+    device_option,
+    failure,
+    policy,
+    policy_options,
+    require_runtime,
+    session_options,
+)
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -17,6 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("build")
 @session_options
+@policy_options
 @device_option
 @click.option("--target", "targets", multiple=True, metavar="TARGET", help="Compile for these, not all of the spec's.")
 @click.option("-j", "--jobs", type=click.IntRange(1), help="Processes to work with.  [default: one a core]")
@@ -24,6 +34,8 @@ def command(
     arguments: tuple[Path, ...],
     output_folder: Path | None,
     json: bool,
+    force: bool,
+    merge: bool,
     device: str,
     targets: tuple[str, ...],
     jobs: int | None,
@@ -40,17 +52,20 @@ def command(
         require_runtime(device)
         specs, packages = pipeline.emit(session.paths)
         nvcc = _nvcc(specs, targets, session)
-        written = pipeline.generate(packages, session.output)
+        outcome = pipeline.generate(packages, session.output, policy(force, merge), complete=not arguments)
         if not json:
             session.console.print(
-                f"generated {len(packages)} package{'s' * (len(packages) != 1)}: {len(written)} files written"
+                f"generated {len(packages)} package{'s' * (len(packages) != 1)}: {len(outcome.written)} files written"
             )
+            session.print_remarks(outcome)
+        if outcome.conflicts:  # between git's markers a module is no Python: there is nothing to build
+            if json:
+                session.print_json(outcome.as_data() | {"packages": []})
+            sys.exit(DRIFT)
         with pipeline.processes(jobs) as executor:
             outcomes = [_build(session, spec, device, targets or spec.targets, nvcc, executor) for spec in specs]
     if json:
-        session.print_json(
-            {"written": [path.as_posix() for path in written], "packages": [data for data, _ in outcomes]}
-        )
+        session.print_json(outcome.as_data() | {"packages": [data for data, _ in outcomes]})
     sys.exit(0 if all(passed for _, passed in outcomes) else DRIFT)
 
 
@@ -78,20 +93,25 @@ def _build(
 ) -> tuple[dict[str, Any], bool]:
     """Compile and validate one package: its JSON data, and whether all went well."""
     from v4gen import pipeline
+    from v4gen.plan.target import TARGETS
     from v4gen.report.kernels import kernel_problems, kernel_table
     from v4gen.report.validation import render_table
-    from v4gen.run.lower import KERNELS
+    from v4gen.run.lower import kernels_for
 
     folder = session.output / spec.name
+    proved = pipeline.proof(spec.name, session.output, device)
     reports = pipeline.compile_kernels(executor, folder, targets, nvcc)
     with progress(f"validating {spec.name}", quiet=session.json) as show:
         validation = pipeline.validate(spec, folder, device, show)
     kernels = []
+    count = sum(len(kernels_for(TARGETS[target])) for target in targets)
     with progress(f"compiling {spec.name}", quiet=session.json) as show:
         for position, report in enumerate(reports):
             kernels.append(report)
-            show(f"{report.kernel} for {report.target}", position, len(targets) * len(KERNELS))
+            show(f"{report.kernel} for {report.target}", position, count)
     passed = validation.passed and all(report.passed for report in kernels)
+    if passed:
+        proved("")
     if not session.json:
         session.console.print(render_table(validation), kernel_table(spec.name, kernels))
         for problem in kernel_problems(kernels):

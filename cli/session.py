@@ -18,6 +18,8 @@ from v4gen.project import Project, find_project
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from v4gen.emit.update import Outcome, Policy
+
 DRIFT = 1
 BAD_INPUT = 2
 
@@ -31,6 +33,7 @@ class Session:
     arguments: tuple[Path, ...]
     json: bool
     output_folder: Path | None
+    output_format: str = "text"  # of diagnostics where `json` is not set
 
     @cached_property
     def project(self) -> Project:
@@ -74,6 +77,11 @@ class Session:
             self.print_diagnostics(error.diagnostics)
             sys.exit(BAD_INPUT)
 
+    def print_remarks(self, outcome: "Outcome") -> None:
+        """On standard error, what to know about the files that were written, and those that were not."""
+        if outcome.remarks:
+            self.print_diagnostics(outcome.remarks)
+
     def print_diagnostics(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Diagnostics on standard error, or as the JSON document."""
         if self.json:
@@ -81,10 +89,21 @@ class Session:
 
             self.print_json({"diagnostics": [diagnostic_object(diagnostic) for diagnostic in diagnostics]})
             return
+        if self.output_format != "text":
+            click.echo(render(diagnostics, self.output_format))
+            return
         from v4gen.report.text import render_diagnostics
 
         color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         click.echo(render_diagnostics(diagnostics, color), err=True, color=color)
+
+
+def render(diagnostics: Sequence[Diagnostic], output_format: str) -> str:
+    """Diagnostics as a document of standard output: `github` or `sarif`."""
+    from v4gen.report.machine import render_github
+    from v4gen.report.sarif import render_sarif
+
+    return {"github": render_github, "sarif": render_sarif}[output_format](diagnostics)
 
 
 def session_options(function: _Function) -> _Function:
@@ -102,6 +121,26 @@ def session_options(function: _Function) -> _Function:
     for decorator in reversed(decorators):
         function = decorator(function)
     return function
+
+
+def policy_options(function: _Function) -> _Function:
+    """--force and --merge; the command takes `force` and `merge`."""
+    decorators = (
+        click.option("--force", is_flag=True, help="Overwrite generated files that were edited by hand."),
+        click.option("--merge", is_flag=True, help="Carry edits by hand over to the new output, through git."),
+    )
+    for decorator in reversed(decorators):
+        function = decorator(function)
+    return function
+
+
+def policy(force: bool, merge: bool) -> "Policy":
+    """What --force and --merge say about edited files. Raises DiagnosticError when both are given."""
+    from v4gen.emit.update import Policy
+
+    if force and merge:
+        raise failure("bad-usage", "`--force` drops an edit and `--merge` keeps it: give one of them")
+    return Policy.FORCE if force else Policy.MERGE if merge else Policy.REFUSE
 
 
 def device_option(function: _Function) -> _Function:

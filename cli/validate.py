@@ -32,6 +32,7 @@ def command(
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)
+        proofs = [pipeline.proof(spec.name, session.output, device) for spec in specs]
         results = []
         for spec in specs:
             with progress(f"validating {spec.name}", quiet=json) as show:
@@ -40,11 +41,14 @@ def command(
             if not json:
                 session.console.print(render_table(result))
         if record:
+            from v4gen.digest import digest_bytes
             from v4gen.run.record import make_record, write_record
 
             folder = session.output / specs[0].name
             evidence = make_record("validation", results[0].as_data(), device, folder, ["v4gen", *sys.argv[1:]])
             write_record(record, evidence)
+            if results[0].passed:
+                proofs[0](digest_bytes(record.read_bytes()))
     if json:
         session.print_json({"validations": [result.as_data() for result in results]})
     sys.exit(0 if all(result.passed for result in results) else DRIFT)

@@ -15,10 +15,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from v4gen.diagnostic import Diagnostic, DiagnosticError
-from v4gen.emit.compare import FileDrift, compare, orphans
+from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
+from v4gen.emit.compare import FileDrift
+from v4gen.emit.drift import find_drift
 from v4gen.emit.package import Package, emit_packages
-from v4gen.emit.write import write_package
+from v4gen.emit.update import Outcome, Policy, changes_due, update
 from v4gen.plan.plan import Plan, make_plan
 from v4gen.read.reader import read_specs
 from v4gen.read.spec import Spec
@@ -48,15 +49,37 @@ def emit(paths: Sequence[Path]) -> tuple[tuple[Spec, ...], tuple[Package, ...]]:
     return specs, emit_packages(plan_specs(specs))
 
 
-def generate(packages: Sequence[Package], output: Path) -> tuple[Path, ...]:
-    """Write `packages` below `output`; returns the files that changed."""
-    return tuple(path for package in packages for path in write_package(package, output / package.name))
+def generate(
+    packages: Sequence[Package], output: Path, policy: Policy = Policy.REFUSE, *, complete: bool = False
+) -> Outcome:
+    """Write `packages` and their lock below `output`; with `complete`, remove what v4gen left there of any other."""
+    return update(packages, output, policy, complete=complete)
 
 
 def check(packages: Sequence[Package], output: Path, *, complete: bool) -> tuple[FileDrift, ...]:
-    """What below `output` differs from `packages`; with `complete`, what belongs to none of them too."""
-    drift = tuple(drift for package in packages for drift in compare(package, output / package.name))
-    return drift + (orphans(packages, output) if complete else ())
+    """What below `output` differs from `packages` and their lock; with `complete`, what belongs to none of them too."""
+    from v4gen.run.record import toolchain
+
+    return find_drift(packages, output, toolchain(), complete=complete)
+
+
+def compare_kernels(drift: Sequence[FileDrift], packages: Sequence[Package], output: Path) -> tuple[FileDrift, ...]:
+    """`drift`, with each changed module cosmetic or semantic by the kernels that TileLang traces from it."""
+    from v4gen.run.trace import classify
+
+    return classify(drift, packages, output)
+
+
+def write_patch(patch: Path, packages: Sequence[Package], output: Path, root: Path, *, complete: bool) -> None:
+    """Write to the file `patch` what `git apply` in `root` takes to make `output` clean."""
+    from v4gen.report.patch import render_patch
+
+    data = render_patch(changes_due(packages, output, complete=complete), root)
+    try:
+        patch.write_bytes(data)
+    except OSError as error:
+        problem = f"cannot write `{patch.as_posix()}`: {error.strerror}"
+        raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
 
 
 def compile_kernels(
@@ -85,6 +108,23 @@ def validate(
     from v4gen.run.validate import validate_package
 
     return validate_package(folder, spec, device, progress)
+
+
+def proof(name: str, output: Path, device: str) -> Callable[[str], None]:
+    """A function to call once the package `name`, as it is on disk now, is proved on `device`: it tells the lock.
+
+    Its argument is the digest of the record that says so, or empty. The lock is told nothing about edited files.
+    """
+    from v4gen.emit.evidence import code_on_disk, record_evidence
+    from v4gen.emit.lock import Evidence
+    from v4gen.run.record import toolchain
+
+    code = code_on_disk(output, name)
+
+    def proved(record: str) -> None:
+        record_evidence(output, name, Evidence(code, device, toolchain(), record))
+
+    return proved
 
 
 @contextmanager

@@ -41,6 +41,18 @@ class Project:
         found = {path for pattern in self.specs for path in self.root.glob(pattern) if path.is_file()}
         return tuple(sorted(found, key=Path.as_posix))
 
+    def spec_folder(self) -> Path:
+        """Where a new spec belongs: the folder of the first pattern.
+
+        Raises DiagnosticError when that is no single folder of which every `.yaml` file is a spec.
+        """
+        folder, _, file = self.specs[0].rpartition("/")
+        if file not in ("*.yaml", "*") or any(character in folder for character in "*?["):
+            message = f"no single folder for a new spec follows from the pattern `{self.specs[0]}`"
+            hint = 'let the first of `specs` in `[tool.v4gen]` be one such as "specs/*.yaml"'
+            raise DiagnosticError([Diagnostic(Severity.ERROR, "no-folder", message, hint=hint)])
+        return self.root / folder
+
 
 def find_project(start: Path) -> Project:
     """The project that `start`, a folder or a file, lies in: that of the nearest `pyproject.toml` upward.

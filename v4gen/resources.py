@@ -26,6 +26,11 @@ def spec_text(name: str) -> str:
     return _text(specs[name])
 
 
+def template_names() -> tuple[str, ...]:
+    """The names of the template files, sorted."""
+    return tuple(sorted(entry.name for entry in files("v4gen.templates").iterdir() if entry.name.endswith(".j2")))
+
+
 def template_text(name: str) -> str:
     """The text of the template file `name` (such as `forward.py.j2`), with LF line ends.
 

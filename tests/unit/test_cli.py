@@ -75,7 +75,10 @@ def test_generate_writes_what_changed_and_says_so(project: Path) -> None:
     result = run("generate", "specs/two.yaml")
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [f"wrote {changed.relative_to(project)}", "1 package, 1 files written"]
-    assert run_json("generate") == (0, {"packages": ["one", "two"], "written": []})
+    assert run_json("generate") == (
+        0,
+        {"packages": ["one", "two"], "written": [], "removed": [], "conflicts": []},
+    )
 
 
 def test_generate_leaves_a_foreign_file_alone(project: Path) -> None:
@@ -92,7 +95,7 @@ def test_generate_writes_elsewhere_if_asked(project: Path, tmp_path_factory: pyt
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     assert run("generate", "specs/one.yaml", "--output", elsewhere).exit_code == 0
     assert run("check", "specs/one.yaml", "--output", elsewhere).exit_code == 0
-    assert sorted(path.name for path in elsewhere.iterdir()) == ["one"]
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["one", "v4gen.lock"]
 
 
 def test_check_is_0_and_silent_about_it_when_all_is_well(project: Path) -> None:
@@ -109,17 +112,17 @@ def test_check_shows_a_deleted_line_and_exits_1(project: Path) -> None:
     result = run("check")
     assert result.exit_code == 1
     assert '+BF16 = "bfloat16"' in result.stdout.splitlines()
-    assert "changed: " in result.stderr and "tilelang_indexer_fwd.py" in result.stderr
+    assert "edited: " in result.stderr and "tilelang_indexer_fwd.py" in result.stderr
     code, data = run_json("check")
-    assert (code, data["clean"], [entry["kind"] for entry in data["drift"]]) == (1, False, ["changed"])
+    assert (code, data["clean"], [entry["kind"] for entry in data["drift"]]) == (1, False, ["edited"])
 
 
-@pytest.mark.parametrize("change", ["missing", "changed", "orphan"])
+@pytest.mark.parametrize("change", ["missing", "edited", "orphan"])
 def test_check_writes_nothing(project: Path, change: str) -> None:
     path = project / "out" / "one" / "reference.py"
     if change == "missing":
         path.unlink()
-    elif change == "changed":
+    elif change == "edited":
         path.write_text(path.read_text() + "\n# edited\n")
     else:
         (project / "specs" / "two.yaml").unlink()

@@ -39,21 +39,22 @@ def test_a_deleted_line_shows_in_the_diff(package: Package, folder: Path, positi
     left = [*LINES[:position], *LINES[position + 1 :]]
     (folder / "b.py").write_text("\n".join(left) + "\n", encoding="utf-8")
     (drift,) = compare(package, folder)
-    assert (drift.path, drift.kind) == (folder / "b.py", Drift.CHANGED)
+    kind = (Drift.OUTDATED if LINES[position] else Drift.COSMETIC) if position else Drift.EDITED  # without its header
+    assert (drift.path, drift.kind) == (folder / "b.py", kind)
     assert f"+{LINES[position]}" in drift.diff.splitlines()
     assert drift.diff.startswith(f"--- {folder.as_posix()}/b.py (on disk)\n+++ {folder.as_posix()}/b.py (generated)\n")
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "kind"),
     [
-        TEXT[:-1],
-        TEXT + "\n",
-        TEXT.replace("ONE", "\u2028ONE"),
-        TEXT.replace("1", "1 "),
-        TEXT.replace("\n", "\r"),
-        "",
-        "\ufeff" + TEXT,
+        (TEXT[:-1], Drift.COSMETIC),
+        (TEXT + "\n", Drift.COSMETIC),
+        (TEXT.replace("ONE", "\u2028ONE"), Drift.OUTDATED),
+        (TEXT.replace("1", "1 "), Drift.COSMETIC),
+        (TEXT.replace("\n", "\r"), Drift.OUTDATED),
+        ("", Drift.OUTDATED),
+        ("\ufeff" + TEXT, Drift.OUTDATED),
     ],
     ids=[
         "no last newline",
@@ -65,10 +66,10 @@ def test_a_deleted_line_shows_in_the_diff(package: Package, folder: Path, positi
         "byte order mark",
     ],
 )
-def test_any_other_change_is_drift(package: Package, folder: Path, text: str) -> None:
+def test_any_other_change_is_drift(package: Package, folder: Path, text: str, kind: Drift) -> None:
     (folder / "a.py").write_bytes(text.encode())
     (drift,) = compare(package, folder)
-    assert drift.kind is Drift.CHANGED
+    assert drift.kind is kind
     assert drift.diff.endswith("\n") and drift.diff.count("\n") > 2
 
 
@@ -84,7 +85,7 @@ def test_only_a_missing_newline_is_called_missing(package: Package, folder: Path
 def test_bytes_that_are_no_text_are_drift(package: Package, folder: Path) -> None:
     (folder / "a.py").write_bytes(TEXT.encode() + b"\xff\n")
     (drift,) = compare(package, folder)
-    assert drift.kind is Drift.CHANGED and "-\ufffd" in drift.diff
+    assert drift.kind is Drift.OUTDATED and "-\ufffd" in drift.diff
 
 
 @pytest.mark.parametrize("name", ["a.py", "py.typed"])
@@ -119,4 +120,11 @@ def test_a_generated_file_that_no_spec_gives_is_an_orphan(package: Package, fold
 def test_drift_as_data(package: Package, folder: Path) -> None:
     (folder / "a.py").unlink()
     (drift,) = compare(package, folder)
-    assert drift.as_data() == {"path": (folder / "a.py").as_posix(), "kind": "missing", "diff": drift.diff}
+    assert drift.as_data() == {
+        "path": (folder / "a.py").as_posix(),
+        "kind": "missing",
+        "line": 1,
+        "reason": "",
+        "effect": None,
+        "diff": drift.diff,
+    }

@@ -9,6 +9,7 @@ from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 
 LINE_LENGTH = 120
 PYTHON_VERSION = "py311"
+TEMPORARY = "v4gen-format-"  # begins the name of the folder that ruff works in
 
 
 def format_sources(sources: Mapping[str, str]) -> dict[str, str]:
@@ -16,7 +17,7 @@ def format_sources(sources: Mapping[str, str]) -> dict[str, str]:
 
     Raises DiagnosticError when ruff is missing or refuses a file: a fault of a template, shown with ruff's words.
     """
-    with tempfile.TemporaryDirectory(prefix="v4gen-") as folder:
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         root = Path(folder)
         for path, text in sources.items():
             file = root / path

@@ -1,12 +1,13 @@
 """Render a plan: one pure function from Plan to the text of every file of the package."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from v4gen.emit.format import format_sources
+from v4gen.emit.provenance import UNKNOWN, Provenance, provenance
 from v4gen.plan.plan import Plan
 from v4gen.resources import template_text
 
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 FILES: Mapping[str, str | None] = MappingProxyType(
     {
         "__init__.py": "package.py.j2",
+        "_backward_sm90.py": "_backward_sm90.py.j2",
+        "_block_sort.py": "_block_sort.py.j2",
+        "_fixed_point.py": "_fixed_point.py.j2",
         "_ops.py": "_ops.py.j2",
         "_runtime.py": "_runtime.py.j2",
+        "_selection.py": "_selection.py.j2",
         "py.typed": None,
         "reference.py": "reference.py.j2",
         "tilelang_indexer.py": "tilelang_indexer.py.j2",
@@ -28,15 +33,24 @@ FILES: Mapping[str, str | None] = MappingProxyType(
     }
 )
 
+# Files that only some packages have, and which those are.
+CONDITIONS: Mapping[str, Callable[[Plan], bool]] = MappingProxyType(
+    {
+        "_backward_sm90.py": lambda plan: plan.has_backward_sm90,
+        "_fixed_point.py": lambda plan: plan.has_gpu,
+    }
+)
+
 MARKER = "@generated"
 
 
 @dataclass(frozen=True)
 class Package:
-    """A generated package: its folder's name and its files, path → text with LF line ends."""
+    """A generated package: its folder's name, its files (path → text with LF line ends), and what it was made from."""
 
     name: str
     files: Mapping[str, str]
+    provenance: Provenance = UNKNOWN
 
     def __post_init__(self) -> None:
         for path, text in self.files.items():
@@ -52,12 +66,21 @@ def emit_packages(plans: Sequence[Plan]) -> tuple[Package, ...]:
     The bytes are a function of the plans, the templates and the formatter's version alone: no clock, path, locale,
     environment or hash order enters them.
     """
-    rendered = {f"{plan.name}/{path}": _render(plan, path) for plan in plans for path in FILES}
+    rendered = {f"{plan.name}/{path}": _render(plan, path) for plan in plans for path in files_of(plan)}
     formatted = format_sources(rendered)
     return tuple(
-        Package(plan.name, MappingProxyType({path: formatted[f"{plan.name}/{path}"] for path in FILES}))
+        Package(
+            plan.name,
+            MappingProxyType({path: formatted[f"{plan.name}/{path}"] for path in files_of(plan)}),
+            provenance(plan),
+        )
         for plan in plans
     )
+
+
+def files_of(plan: Plan) -> tuple[str, ...]:
+    """The files of the package of `plan`, in a fixed order."""
+    return tuple(path for path in FILES if path not in CONDITIONS or CONDITIONS[path](plan))
 
 
 def _render(plan: Plan, path: str) -> str:

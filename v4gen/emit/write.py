@@ -1,53 +1,92 @@
-"""Write a package to disk: atomically, file by file, and only where a file would change."""
+"""Write to disk so that a reader, or a process killed at any moment, finds each file old or new and never in part."""
+
+from __future__ import annotations
 
 import os
+import re
 import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity, Span
-from v4gen.emit.compare import is_generated, read_text
 from v4gen.emit.package import Package
+from v4gen.emit.standing import Standing, standing
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file to be written with `text`, or removed where `text` is None."""
+
+    path: Path
+    text: str | None
 
 
 def write_package(package: Package, folder: Path) -> tuple[Path, ...]:
-    """Bring `folder` in line with `package`; returns the files that were written.
+    """Bring `folder`, which has no lock, in line with `package`; returns the files that were written.
 
-    A file that is already as it should be keeps its bytes and times. Every other is written beside its place and moved
-    over it, so that a reader, or a killed process, finds the old file or the new one and never a part.
-    Raises DiagnosticError, having written nothing, when a file that v4gen did not generate is in the way, and when the
-    folder cannot be written.
+    A file that is already as it should be keeps its bytes and times. Raises DiagnosticError, having written nothing,
+    when a file that v4gen did not generate is in the way, and when the folder cannot be written.
     """
-    stale = {folder / path: text for path, text in package.files.items() if _differs(folder / path, text)}
-    foreign = [path for path in stale if _is_foreign(path)]
+    due = {folder / path: text for path, text in package.files.items()}
+    foreign = [path for path, text in due.items() if standing(path, text, None) is Standing.FOREIGN]
     if foreign:
-        raise DiagnosticError(_in_the_way(path) for path in foreign)
+        raise DiagnosticError(in_the_way(path) for path in foreign)
+    changes = [Change(path, text) for path, text in due.items() if differs(path, text)]
+    write(changes)
+    return tuple(change.path for change in changes)
+
+
+def write(changes: Sequence[Change]) -> None:
+    """Make `changes`, in their order.
+
+    Every new text is on disk beside its place before the first old file goes: a full disk or a folder that cannot be
+    written is found while nothing has changed. Raises DiagnosticError then.
+    """
+    staged: dict[Path, Path] = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, text in stale.items():
-            _replace(path, text.encode("utf-8"))
+        for change in changes:
+            if change.text is not None:
+                staged[change.path] = _stage(change.path, change.text.encode("utf-8"))
+        for change in changes:
+            if change.text is None:
+                _remove(change.path)
+            else:
+                staged[change.path].replace(change.path)
     except OSError as error:
-        problem = f"cannot write `{error.filename or folder}`: {error.strerror}"
+        where = error.filename or "a file"
+        problem = f"cannot write `{where}`: {error.strerror}"
         raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
-    return tuple(stale)
+    finally:
+        for temporary in staged.values():
+            temporary.unlink(missing_ok=True)
 
 
-def _differs(path: Path, text: str) -> bool:
+def differs(path: Path, text: str) -> bool:
+    """Whether the bytes at `path` are not those of `text`, line endings included."""
     try:
         return path.read_bytes() != text.encode("utf-8")
     except OSError:
         return True
 
 
-def _is_foreign(path: Path) -> bool:
-    """Whether something stands at `path` that v4gen did not put there."""
-    if not os.path.lexists(path):
-        return False
-    if path.is_symlink() or not path.is_file():
-        return True
-    return bool(read_text(path)) and not is_generated(path)  # an empty file is nobody's loss
+def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
+    """Remove what a killed process staged for files called `names` in `folder`; nobody else may be at work there."""
+    for path in leftovers(folder, names):
+        with suppress(OSError):  # a tree that cannot be written keeps it: no harm but the space
+            path.unlink()
 
 
-def _in_the_way(path: Path) -> Diagnostic:
+def leftovers(folder: Path, names: Iterable[str]) -> list[Path]:
+    """What a process staged for files called `names` in `folder`, and has not moved into place."""
+    wanted = set(names)
+    staged = ((path, _STAGED.fullmatch(path.name)) for path in sorted(folder.glob(".*.tmp")))
+    return [path for path, match in staged if match and match[1] in wanted]
+
+
+def in_the_way(path: Path) -> Diagnostic:
+    """That there is something at `path` which v4gen did not make."""
     return Diagnostic(
         Severity.ERROR,
         "in-the-way",
@@ -57,8 +96,14 @@ def _in_the_way(path: Path) -> Diagnostic:
     )
 
 
-def _replace(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+_STAGED = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")  # as mkstemp names what `_stage` asks it for
+
+
+def _stage(path: Path, data: bytes) -> Path:
+    """`data` on disk, in the folder of `path`, under a name of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -67,8 +112,19 @@ def _replace(path: Path, data: bytes) -> None:
         # mkstemp makes private files; a generated one is as readable as its neighbours.
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+        temporary.chmod(0o666 & ~umask)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+    return temporary
+
+
+def _remove(path: Path) -> None:
+    """Remove a module with what Python compiled from it, and its folder once nothing is left there."""
+    path.unlink(missing_ok=True)
+    cache = path.parent / "__pycache__"
+    for compiled in cache.glob(f"{path.stem}.*.pyc"):
+        compiled.unlink(missing_ok=True)
+    for folder in (cache, path.parent):
+        with suppress(OSError):  # it does not exist, or holds something of somebody's
+            folder.rmdir()

@@ -2,40 +2,44 @@
 
 import textwrap
 from dataclasses import dataclass
-from typing import TypeVar
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
-from v4gen.plan.budget import Budget, Usage, backward_usage, budget, scores_usage
-from v4gen.plan.cost import SELECTION_BYTES_PER_SCORE
-from v4gen.plan.pin import pinned, with_pins
-from v4gen.plan.schedule import BackwardSchedule, ScoresSchedule, backward_candidates, scores_candidates
+from v4gen.digest import digest_data
+from v4gen.plan.choice import choose_backward, choose_backward_sm90, choose_scores
+from v4gen.plan.cost import SCORE_BYTES, SORTING_BYTES
+from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule, select_schedules
 from v4gen.plan.target import TARGETS, Target
 from v4gen.read.spec import Spec
 
 MIB = 1 << 20
 DOCSTRING_WIDTH = 112
 
-_Schedule = TypeVar("_Schedule", ScoresSchedule, BackwardSchedule)
-
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """The schedules of both kernels on one target."""
+    """The schedules of the kernels on one target; `backward_sm90` where a kernel scheduled by hand serves it."""
 
     target: Target
     scores: ScoresSchedule
     backward: BackwardSchedule
+    backward_sm90: BackwardSm90Schedule | None = None
+
+    @property
+    def select(self) -> tuple[SelectSchedule, ...]:
+        """The schedules of the selection kernel, one for each class of widths; none where selection is by sorting."""
+        return select_schedules(self.target)
 
 
 @dataclass(frozen=True)
 class Plan:
     """Everything that one emitted package is made from.
 
-    `description` and `origin` are safe inside a docstring. `score_scratch` counts the scores that one chunk of queries
-    may hold. The booleans are the templates' only branches.
+    `spec_digest` names the spec's values, for the lock. `description` and `origin` are safe inside a docstring.
+    `score_scratch` counts the scores that one chunk of queries may hold. The booleans are the templates' only branches.
     """
 
     name: str
+    spec_digest: str
     description: str
     origin: str
     heads: int
@@ -50,6 +54,7 @@ class Plan:
     function_name: str
     sequence_first: bool
     seed_interface: bool
+    sorts: bool
     width_is_min: bool
     order_by_index: bool
     deterministic: bool
@@ -61,6 +66,14 @@ class Plan:
     def is_float16(self) -> bool:
         return self.dtype == "float16"
 
+    @property
+    def has_gpu(self) -> bool:
+        return any(not entry.target.is_cpu for entry in self.targets)
+
+    @property
+    def has_backward_sm90(self) -> bool:
+        return any(entry.backward_sm90 for entry in self.targets)
+
 
 def make_plan(spec: Spec) -> Plan:
     """Plan the package of `spec`.
@@ -70,18 +83,12 @@ def make_plan(spec: Spec) -> Plan:
     """
     problems: list[Diagnostic] = []
     targets = tuple(plan for name in spec.targets if (plan := _plan_target(spec, TARGETS[name], problems)))
-    if spec.backward.deterministic and any(not plan.target.is_cpu for plan in targets):
-        problems.append(
-            _error(
-                "not-yet",
-                f"spec `{spec.name}`: `backward.deterministic: true` is not there yet on GPU targets",
-                "set `targets: [cpu]`, or `deterministic: false`",
-            )
-        )
     if problems:
         raise DiagnosticError(problems)
     return Plan(
         name=spec.name,
+        # Without defaults: one written out changes nothing, nor does a key that a later v4gen adds.
+        spec_digest=digest_data(spec.model_dump(mode="json", exclude_defaults=True)),
         description=docstring_text(spec.description),
         origin=docstring_text(spec.origin),
         heads=spec.heads,
@@ -90,12 +97,13 @@ def make_plan(spec: Spec) -> Plan:
         compress_ratio=spec.compress_ratio,
         dtype=spec.dtype,
         weight_scale=spec.weight_scale,
-        score_scratch=spec.forward.scratch_mib * MIB // SELECTION_BYTES_PER_SCORE,
+        score_scratch=score_scratch(spec),
         scratch_mib=spec.forward.scratch_mib,
         targets=targets,
         function_name="V4IndexerFunction" if spec.interface == "seed" else "LightningIndexerFunction",
         sequence_first=spec.layout == "SBHD",
         seed_interface=spec.interface == "seed",
+        sorts=sorts(spec),
         width_is_min=spec.width == "min",
         order_by_index=spec.order == "index",
         deterministic=spec.backward.deterministic,
@@ -105,6 +113,16 @@ def make_plan(spec: Spec) -> Plan:
             spec.heads != schedule.padded_heads for plan in targets for schedule in (plan.scores, plan.backward)
         ),
     )
+
+
+def sorts(spec: Spec) -> bool:
+    """Whether some target of the spec has no selection kernel and sorts whole rows."""
+    return not all(select_schedules(TARGETS[name]) for name in spec.targets)
+
+
+def score_scratch(spec: Spec) -> int:
+    """How many scores a chunk of queries may hold in the spec's scratch memory, with what sorting keeps beside them."""
+    return spec.forward.scratch_mib * MIB // (SCORE_BYTES + (SORTING_BYTES if sorts(spec) else 0))
 
 
 def docstring_text(text: str) -> str:
@@ -119,51 +137,13 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> TargetPlan | None:
-    pins = {
-        name: size
-        for pinned_for, sizes in spec.schedule.items()
-        if pinned_for == target.name
-        for name, size in sizes.items()
-    }
     try:
-        return TargetPlan(target, _pick_scores(spec, target, pins), _pick_backward(spec, target, pins))
+        scores, backward = choose_scores(spec, target), choose_backward(spec, target)
+        backward_sm90 = choose_backward_sm90(spec, target).picked
+        return TargetPlan(target, scores.schedule(spec), backward.schedule(spec), backward_sm90)
     except DiagnosticError as error:
         problems.extend(error.diagnostics)
         return None
-
-
-def _pick_scores(spec: Spec, target: Target, pins: dict[str, int]) -> ScoresSchedule:
-    candidates = list(scores_candidates(spec.heads, target))
-    changes = pinned(pins, "scores", spec, target)
-    candidates = with_pins(candidates, changes)
-    tried = [(c, scores_usage(c, spec.dim, target), budget(target, c.threads)) for c in candidates]
-    return _first_admitted(tried, spec, target, "scores")
-
-
-def _pick_backward(spec: Spec, target: Target, pins: dict[str, int]) -> BackwardSchedule:
-    candidates = list(backward_candidates(spec.heads, spec.dim, target))
-    changes = pinned(pins, "backward", spec, target)
-    candidates = with_pins(candidates, changes)
-    tried = [(c, backward_usage(c, spec.dim, target), budget(target, c.threads)) for c in candidates]
-    return _first_admitted(tried, spec, target, "backward")
-
-
-def _first_admitted(tried: list[tuple[_Schedule, Usage, Budget]], spec: Spec, target: Target, kernel: str) -> _Schedule:
-    for schedule, usage, limit in tried:
-        if limit.admits(usage):
-            return schedule
-    _, usage, limit = min(tried, key=lambda entry: (entry[1].shared_memory, entry[1].registers))
-    raise DiagnosticError(
-        [
-            _error(
-                "no-schedule",
-                f"spec `{spec.name}`: no schedule of the {kernel} kernel fits {target.name} at heads {spec.heads}, "
-                f"dim {spec.dim}: the smallest of {len(tried)} needs {usage.shared_memory} bytes of shared memory and "
-                f"{usage.registers} registers a thread, the limits are {limit.shared_memory} and {limit.registers}",
-                f"take `{target.name}` out of `targets`, or lower `heads` or `dim`",
-            )
-        ]
-    )
 
 
 def _error(code: str, message: str, hint: str) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""Schedules: how a kernel's work is cut into tiles. Candidates are listed best first; the budget picks."""
+"""Schedules: how a kernel's work is cut into tiles. Candidates are listed best first; `choice` picks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +8,9 @@ from v4gen.plan.target import MatrixUnit, Target
 # The tile of keys × (queries · heads) that one block multiplies is at most this wide: two fp32 fragments of it
 # (products and weighted products) must stay in registers.
 MAX_ROWS = 128
+
+# Keys in one bin of a selection from which on a sorting network beats comparing each with all others.
+CROWD = 64
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,39 @@ class BackwardSchedule:
     padded_heads: int
     block_i: int
     threads: int
+
+
+@dataclass(frozen=True)
+class BackwardSm90Schedule:
+    """Tiling of the backward kernel that is scheduled by hand for Hopper: a warpgroup for each 64 heads of a query.
+
+    `blocks_per_sm` blocks are to share a multiprocessor, so that each hides the others' waits.
+    """
+
+    padded_heads: int
+    block_i: int
+    blocks_per_sm: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: 128 make a warpgroup."""
+        return 2 * self.padded_heads
+
+
+@dataclass(frozen=True)
+class SelectSchedule:
+    """How a block of `threads` selects up to `widest` keys from a row.
+
+    It puts at most `capacity` candidates in order, in `bins` bins; a thread holds `values` scores in registers.
+    """
+
+    widest: int
+    capacity: int
+    bins: int
+    crowd: int
+    threads: int
+    values: int
+    min_blocks: int
 
 
 def _round_up(value: int, multiple: int) -> int:
@@ -76,8 +112,8 @@ def scores_candidates(heads: int, target: Target) -> Iterator[ScoresSchedule]:
             yield ScoresSchedule(padded_heads, block_q, block_n, num_stages, threads)
 
 
-def backward_candidates(heads: int, dim: int, target: Target) -> Iterator[BackwardSchedule]:
-    """Every schedule of the backward kernel worth having on `target`, best first."""
+def backward_candidates(heads: int, target: Target) -> Iterator[BackwardSchedule]:
+    """Every schedule of the backward kernel in question on `target`, best first; not all share out evenly."""
     if target.is_cpu:
         yield BackwardSchedule(heads, 32, 1)
         return
@@ -85,10 +121,27 @@ def backward_candidates(heads: int, dim: int, target: Target) -> Iterator[Backwa
     for block_i in (64, 32):
         for padded_heads in range(fewest, fewest + 64, 16):
             for threads in (256, 128):
-                # k·qᵀ, (g·w)ᵀ·k and g·w·q, each cut over all warps.
-                products = ((block_i, padded_heads), (padded_heads, dim), (block_i, dim))
-                if all(_covers(rows, columns, threads // target.warp_size, target) for rows, columns in products):
-                    yield BackwardSchedule(padded_heads, block_i, threads)
+                yield BackwardSchedule(padded_heads, block_i, threads)
+
+
+def uneven_product(schedule: BackwardSchedule, dim: int, target: Target) -> str | None:
+    """The first product of `schedule` that its warps cannot share evenly, in words; None if they can share them all."""
+    if target.is_cpu:
+        return None
+    warps = schedule.threads // target.warp_size
+    keys, heads = schedule.block_i, schedule.padded_heads
+    products = {"k·qᵀ": (keys, heads), "(g·w)ᵀ·k": (heads, dim), "g·w·q": (keys, dim)}
+    for product, (rows, columns) in products.items():
+        if not _covers(rows, columns, warps, target):
+            return f"{warps} warps cannot share {product}, {rows} × {columns}, evenly"
+    return None
+
+
+def backward_sm90_candidates(heads: int, target: Target) -> Iterator[BackwardSm90Schedule]:
+    """Every schedule of the hand-scheduled backward kernel worth having on `target`, best first; none but on Hopper."""
+    if target.matrix_unit is MatrixUnit.WGMMA:
+        for blocks_per_sm in (3, 2, 1):
+            yield BackwardSm90Schedule(_round_up(heads, 64), 64, blocks_per_sm)
 
 
 def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:
@@ -102,3 +155,23 @@ def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:
     width = 16 if target.matrix_unit is MatrixUnit.MFMA else 8
     splits = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
     return any(rows // 16 % down == 0 and columns // width % across == 0 for down, across in splits)
+
+
+def select_schedules(target: Target) -> tuple[SelectSchedule, ...]:
+    """The schedules of the selection kernel on `target`, one for each class of widths, the narrowest first.
+
+    Blocks are small and many: the kernel's steps are short and end in barriers, and a row read a second time comes from
+    the cache. None for gfx942, whose wavefronts have 64 lanes: the steps are written for warps of 32.
+    """
+    if target.warp_size not in (1, 32):
+        return ()
+    # widest, capacity, bins, threads, values; 2 · widest / threads, the groups of a thread, must divide the values.
+    shapes = ((512, 2048, 1024, 256, 16), (2048, 4096, 2048, 512, 16), (4096, 8192, 4096, 512, 16))
+    if target.is_cpu:
+        return tuple(SelectSchedule(widest, capacity, bins, CROWD, 1, 32, 1) for widest, capacity, bins, _, _ in shapes)
+    # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a.
+    blocks = (5, 3, 1) if target.matrix_unit is MatrixUnit.WGMMA else (4, 2, 1)
+    return tuple(
+        SelectSchedule(widest, capacity, bins, CROWD, threads, values, min_blocks)
+        for (widest, capacity, bins, threads, values), min_blocks in zip(shapes, blocks, strict=True)
+    )

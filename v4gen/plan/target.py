@@ -1,7 +1,7 @@
 """Target facts: what each family of device offers a kernel, as a table.
 
 Sources: NVIDIA CUDA C++ Programming Guide, appendix "Compute Capabilities" (shared memory per block, registers per
-thread and per block); AMD CDNA3 ISA reference (LDS, VGPRs).
+thread and per block); AMD CDNA3 ISA reference (LDS, VGPRs). Peak rates are those of the datasheets that `Peak` names.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,25 @@ class MatrixUnit(Enum):
 
 
 @dataclass(frozen=True)
+class Peak:
+    """What the datasheet of one device promises: nobody measured it here, and no kernel reaches it.
+
+    `flops` are bfloat16 and float16 operations a second of the matrix unit on dense operands (half of what is printed
+    for sparse ones), `bandwidth` bytes a second of device memory.
+    """
+
+    device: str
+    source: str
+    flops: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
 class Target:
     """One family of devices.
 
     `arch` is the compiler's name of the architecture (`None` on the CPU). Shared memory is in bytes per block;
-    registers are 32-bit.
+    registers are 32-bit. `peak` is that of the family's usual device; CPUs differ too much to have one.
     """
 
     name: str
@@ -36,6 +50,7 @@ class Target:
     registers_per_block: int
     warp_size: int
     has_tma: bool  # copies whole tiles without threads: Tensor Memory Accelerator
+    peak: Peak | None
 
     @property
     def tilelang(self) -> str | dict[str, str]:
@@ -53,19 +68,24 @@ class Target:
         return self.kind == "cuda"
 
 
-def _cuda(name: str, unit: MatrixUnit, shared_kib: int, *, has_tma: bool) -> Target:
-    return Target(name, "cuda", name, unit, shared_kib * KIB, 255, 65_536, 32, has_tma)
+def _cuda(name: str, unit: MatrixUnit, shared_kib: int, peak: Peak, *, has_tma: bool) -> Target:
+    return Target(name, "cuda", name, unit, shared_kib * KIB, 255, 65_536, 32, has_tma, peak)
 
+
+_A100 = Peak("A100 80GB SXM", "NVIDIA A100 datasheet", 312e12, 2.039e12)
+_H200 = Peak("H200 SXM", "NVIDIA H200 datasheet", 989e12, 4.8e12)
+_B200 = Peak("HGX B200", "NVIDIA Blackwell datasheet", 2250e12, 7.7e12)
+_MI300X = Peak("Instinct MI300X", "AMD Instinct MI300X data sheet", 1307e12, 5.3e12)
 
 # The CPU's "shared memory" is the part of a thread's default 8 MiB stack that the tile buffers may take.
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("cpu", "c", None, MatrixUnit.SCALAR, 4 * KIB * KIB, 0, 0, 1, False),
-        _cuda("sm_80", MatrixUnit.MMA, 163, has_tma=False),
-        _cuda("sm_90a", MatrixUnit.WGMMA, 227, has_tma=True),
+        Target("cpu", "c", None, MatrixUnit.SCALAR, 4 * KIB * KIB, 0, 0, 1, False, None),
+        _cuda("sm_80", MatrixUnit.MMA, 163, _A100, has_tma=False),
+        _cuda("sm_90a", MatrixUnit.WGMMA, 227, _H200, has_tma=True),
         # sm_100's own matrix unit works on tensor memory; a body of fragments lowers to mma there.
-        _cuda("sm_100a", MatrixUnit.MMA, 227, has_tma=True),
-        Target("gfx942", "hip", "gfx942", MatrixUnit.MFMA, 64 * KIB, 512, 131_072, 64, False),
+        _cuda("sm_100a", MatrixUnit.MMA, 227, _B200, has_tma=True),
+        Target("gfx942", "hip", "gfx942", MatrixUnit.MFMA, 64 * KIB, 512, 131_072, 64, False, _MI300X),
     )
 }

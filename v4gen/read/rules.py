@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 # (layout, mask) pairs that have a meaning → whether this version emits them.
-_PAIRS = {
+PAIRS = {
     ("SBHD", "causal"): True,
     ("BSHD", "causal"): True,
     ("SBHD", "ranges"): False,
@@ -14,7 +14,8 @@ _PAIRS = {
     ("THD", "ranges"): False,
     ("THD", "varlen"): False,
 }
-_SEED_NEEDS = {"layout": "SBHD", "mask": "causal", "width": "min"}
+# What a spec with the seed's names cannot do without.
+SEED_NEEDS = {"layout": "SBHD", "mask": "causal", "width": "min"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ def _pair_conflicts(values: Mapping[str, object]) -> Iterator[Conflict]:
     layout, mask = values.get("layout"), values.get("mask")
     if layout is None or mask is None:
         return
-    ready = _PAIRS.get((str(layout), str(mask)))
+    ready = PAIRS.get((str(layout), str(mask)))
     if ready is None:
-        masks = [other for known, other in _PAIRS if known == layout]
+        masks = [other for known, other in PAIRS if known == layout]
         hint = f"layout `{layout}` goes with mask {' or '.join(f'`{other}`' for other in masks)}"
         yield Conflict("illegal-pair", "mask", "layout", f"layout `{layout}` has no mask `{mask}`", hint)
     elif not ready:
@@ -58,7 +59,7 @@ def _pair_conflicts(values: Mapping[str, object]) -> Iterator[Conflict]:
 def _seed_conflicts(values: Mapping[str, object], written: Collection[str]) -> Iterator[Conflict]:
     if values.get("interface") != "seed":
         return
-    for key, needed in _SEED_NEEDS.items():
+    for key, needed in SEED_NEEDS.items():
         if values.get(key, needed) != needed:
             found = "this spec has" if key in written else "the default is"
             message = f"interface `seed` needs {key} `{needed}`, and {found} `{values[key]}`"

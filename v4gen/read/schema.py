@@ -9,6 +9,10 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from v4gen.read.spec import Spec
 
+SCHEMA_ID = "v4gen/1"
+#: The name that the schema's file has beside specs.
+SCHEMA_FILE = "v4gen-1.schema.json"
+
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DESCRIPTION = "Which lightning indexer a model has, and what to generate for it."
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from v4gen.plan.target import TARGETS, Target
-from v4gen.run.lower import ALL_GRADIENTS, KERNELS, Lowered, lower, quiet
+from v4gen.run.lower import ALL_GRADIENTS, Lowered, kernels_for, lower, quiet
 from v4gen.run.package import Package, imported_package
 
 NVCC_TIMEOUT = 600  # seconds; the largest kernel of the library takes about ten
@@ -68,7 +68,7 @@ def compile_package(package_dir: Path, targets: Sequence[str], nvcc: Path | None
     with imported_package(package_dir) as package:
         for target in (TARGETS[name] for name in targets):
             if target.is_cpu:
-                for kernel in KERNELS:
+                for kernel in kernels_for(target):
                     yield _compile_for_cpu(package, kernel)
             else:
                 yield from _compile_for_gpu(package, target, nvcc if target.is_cuda else None)
@@ -76,11 +76,13 @@ def compile_package(package_dir: Path, targets: Sequence[str], nvcc: Path | None
 
 def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
     start = time.perf_counter()
-    fwd, bwd = package.fwd, package.bwd
+    fwd, bwd, indexer = package.fwd, package.bwd, package.indexer
     try:
         with quiet():
             if kernel == "scores":
                 fwd.tl_indexer_fwd_impl(fwd.HEADS, fwd.DIM, target="cpu")
+            elif kernel == "select":
+                indexer.tilelang_indexer_topk.tl_indexer_topk_impl(indexer.TOPK, target="cpu")
             else:
                 bwd.tl_indexer_bwd_impl(bwd.HEADS, bwd.DIM, 1, needs=ALL_GRADIENTS, target="cpu")
     except Exception as error:  # the package's own code and a compiler: anything may come out
@@ -92,7 +94,7 @@ def _compile_for_gpu(package: Package, target: Target, nvcc: Path | None) -> Ite
     """Lower the kernels one after the other, TileLang being one at a time, while nvcc works on those lowered before."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         pending = []
-        for kernel in KERNELS:
+        for kernel in kernels_for(target):
             start = time.perf_counter()
             try:
                 lowered = lower(package, kernel, target)

@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from v4gen.plan.schedule import select_schedules
 from v4gen.plan.target import Target
 from v4gen.run.package import Package
 
-KERNELS = ("scores", "backward")
+KERNELS = ("scores", "select", "backward")
+# What reproducible sums take on a GPU; a CPU's sums are so anyway.
+GPU_KERNELS = (*KERNELS, "backward_reach", "backward_bound", "backward_deterministic")
 ALL_GRADIENTS = (True, True, True)
 
 
@@ -28,13 +31,37 @@ class Lowered:
         return hashlib.sha256(self.source.encode("utf-8")).hexdigest()
 
 
-def trace(package: Package, kernel: str, target: str) -> Any:
-    """The TileLang function of `kernel` with the schedule that the package has for `target`."""
+def kernels_for(target: Target) -> tuple[str, ...]:
+    """The kernels that a package has for `target`; where there is no schedule, selection is by sorting."""
+    kernels = KERNELS if target.is_cpu else GPU_KERNELS
+    return kernels if select_schedules(target) else tuple(kernel for kernel in kernels if kernel != "select")
+
+
+def trace(package: Package, kernel: str, target: str, needs: tuple[bool, bool, bool] = ALL_GRADIENTS) -> Any:
+    """The TileLang function of `kernel` with the schedule that the package has for `target`.
+
+    `needs` says which of the gradients of q, weights and k a backward kernel computes.
+    """
+    return _function_and_configs(package, kernel, target, needs)[0]
+
+
+def _function_and_configs(
+    package: Package, kernel: str, target: str, needs: tuple[bool, bool, bool] = ALL_GRADIENTS
+) -> tuple[Any, dict[Any, Any]]:
+    fwd, bwd = package.fwd, package.bwd
     if kernel == "scores":
-        module = package.fwd
-        return module.get_scores_kernel(module.HEADS, module.DIM, target, module.SCHEDULES[target])
-    module = package.bwd
-    return module.get_backward_kernel(module.HEADS, module.DIM, target, module.SCHEDULES[target], ALL_GRADIENTS)
+        return fwd.get_scores_kernel(fwd.HEADS, fwd.DIM, target, fwd.SCHEDULES[target]), fwd.pass_configs
+    if kernel == "select":
+        indexer, topk = package.indexer, package.indexer.tilelang_indexer_topk
+        schedule = topk.schedule_for(target, indexer.TOPK)
+        return topk.get_select_kernel(target, schedule), topk.pass_configs
+    if kernel == "backward_reach":
+        return bwd._fixed_point.get_reach_kernel(bwd.HEADS, bwd.DIM), bwd._fixed_point.pass_configs
+    if kernel == "backward_bound":
+        return bwd._fixed_point.get_bound_kernel(), bwd._fixed_point.pass_configs
+    get_kernel, configs, schedule = bwd.kernel_for(target)
+    deterministic = kernel == "backward_deterministic"
+    return get_kernel(bwd.HEADS, bwd.DIM, target, schedule, needs, deterministic), configs
 
 
 def lower(package: Package, kernel: str, target: Target) -> Lowered:
@@ -42,9 +69,8 @@ def lower(package: Package, kernel: str, target: Target) -> Lowered:
     from tilelang import tvm
     from tilelang.engine.lower import lower as tilelang_lower
 
-    module = package.fwd if kernel == "scores" else package.bwd
-    function = trace(package, kernel, target.name)
-    context = tvm.transform.PassContext(opt_level=3, config=module.pass_configs)
+    function, configs = _function_and_configs(package, kernel, target.name)
+    context = tvm.transform.PassContext(opt_level=3, config=configs)
     with quiet(), context, tvm.target.Target(target.tilelang):
         artifact = tilelang_lower(function, target=target.tilelang)
     shared = [int(f.attrs.get("dyn_shared_memory_buf", 0)) for f in artifact.device_mod.functions.values()]

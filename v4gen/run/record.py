@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
+from v4gen.digest import digest_bytes
 
 RECORD_VERSION = 1
 TOOLCHAIN = ("torch", "tilelang", "apache-tvm-ffi")
@@ -28,7 +28,7 @@ def make_record(kind: str, data: Any, device: str, package_dir: Path, command: S
         "record": RECORD_VERSION,
         "command": list(command),
         "machine": machine(device),
-        "toolchain": {"python": platform.python_version()} | {name: _version(name) for name in TOOLCHAIN},
+        "toolchain": {"python": platform.python_version()} | dict.fromkeys(TOOLCHAIN, "not installed") | toolchain(),
         "files": package_digests(package_dir),
         kind: data,
     }
@@ -61,7 +61,7 @@ def _replace(path: Path, text: str) -> None:
 def package_digests(package_dir: Path) -> dict[str, str]:
     """sha256 of each Python file of the package and of its `py.typed`, line endings normalised, by relative path."""
     files = sorted(path for path in package_dir.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
-    return {path.relative_to(package_dir).as_posix(): _digest(path) for path in files}
+    return {path.relative_to(package_dir).as_posix(): digest_bytes(path.read_bytes()) for path in files}
 
 
 def machine(device: str) -> dict[str, str]:
@@ -75,15 +75,16 @@ def machine(device: str) -> dict[str, str]:
     return {"device": device, "name": name, "cpu": cpu, "system": f"{platform.system()} {platform.machine()}"}
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes().replace(b"\r\n", b"\n")).hexdigest()
+def toolchain() -> dict[str, str]:
+    """The versions of what compiles and runs kernels here, without loading it; what is not installed is left out."""
+    return {name: found for name in TOOLCHAIN if (found := _version(name))}
 
 
-def _version(distribution: str) -> str:
+def _version(distribution: str) -> str | None:
     try:
         return version(distribution)
     except PackageNotFoundError:
-        return "not installed"
+        return None
 
 
 def _cpu_model() -> str:

@@ -12,6 +12,9 @@ With g the gradient of a selected score, i its index, and m = 1 where q·k > 0 a
 
 An index outside [0, N) is void and contributes nothing, whatever its g holds. Products and sums accumulate in float32,
 and each gradient is rounded once, at the end.
+
+On a GPU dk is summed by atomics, in the order in which they come; when results must be the same on every run, they add
+int32 numbers instead (`_fixed_point`).
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +24,7 @@ import tilelang
 import tilelang.language as T
 import torch
 
-from . import _runtime
+from . import _fixed_point, _runtime
 from ._runtime import DIM, DTYPE, HEADS
 from .tilelang_indexer_fwd import check_inputs
 
@@ -49,12 +52,18 @@ SCHEDULES = {
 
 
 def get_backward_kernel(
-    heads: int, dim: int, target: str, schedule: BackwardSchedule, needs: tuple[bool, bool, bool]
+    heads: int,
+    dim: int,
+    target: str,
+    schedule: BackwardSchedule,
+    needs: tuple[bool, bool, bool],
+    deterministic: bool,
 ) -> Any:
     """The backward kernel as a TileLang function; batch, queries, keys and top-k are run-time sizes.
 
     A block gathers the selected keys of one query tile by tile, recomputes their products with the query, and feeds
     g·w·m to two more products. A gradient that is not needed is not computed; its argument is one unused element.
+    `deterministic` is for GPUs: dk is int32, in units of which `Scale` tells how many a 1 is for each key.
     """
     B, S, N, topk = T.dynamic("B"), T.dynamic("S"), T.dynamic("N"), T.dynamic("topk")
     needs_q, needs_w, needs_k = needs
@@ -66,6 +75,7 @@ def get_backward_kernel(
     alloc_shared = T.alloc_local if on_cpu else T.alloc_shared
     alloc_fragment = T.alloc_local if on_cpu else T.alloc_fragment
     parallel = T.grid if on_cpu else T.Parallel
+    sum_dtype = INT32 if deterministic else FP32
 
     @T.prim_func
     def indexer_backward(
@@ -76,7 +86,8 @@ def get_backward_kernel(
         G: T.Tensor((B, S, topk), FP32),
         dQ: T.Tensor((B, S, heads, dim) if needs_q else (1,), dtype),
         dW: T.Tensor((B, S, heads) if needs_w else (1,), FP32),
-        dK: T.Tensor((B, N, dim) if needs_k else (1,), FP32),
+        dK: T.Tensor((B, N, dim) if needs_k else (1,), sum_dtype),
+        Scale: T.Tensor((B, N) if deterministic else (1,), FP32),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=schedule.num_threads) as block:
@@ -154,7 +165,11 @@ def get_backward_kernel(
                     T.gemm(gw, q, dk, clear_accum=True)
                     for i, d in parallel(block_I, dim):
                         if index[i] >= 0:
-                            T.atomic_add(dK[b, index[i], d], dk[i, d] * up)
+                            if deterministic:
+                                units = dk[i, d] * up * Scale[b, index[i]]
+                                T.atomic_add(dK[b, index[i], d], T.call_extern(INT32, "__float2int_rn", units))
+                            else:
+                                T.atomic_add(dK[b, index[i], d], dk[i, d] * up)
 
             if needs_w:
                 T.copy(g_relu, g_relu_by_key)
@@ -171,6 +186,11 @@ def get_backward_kernel(
     return indexer_backward
 
 
+def kernel_for(target: str) -> tuple[Any, dict[str, Any], Any]:
+    """The factory that serves `target`, what TileLang's passes are told about it, and its schedule."""
+    return get_backward_kernel, pass_configs, SCHEDULES[target]
+
+
 def tl_indexer_bwd_impl(
     heads: int,
     dim: int,
@@ -180,14 +200,17 @@ def tl_indexer_bwd_impl(
     num_threads: int | None = None,
     *,
     needs: tuple[bool, bool, bool] = (True, True, True),
+    deterministic: bool = False,
     target: str | None = None,
 ) -> Any:
     """The compiled backward kernel; a size left out is the schedule's for `target` (the current GPU, else the CPU).
 
     One kernel serves every top-k, and the gather is not pipelined: `topk` and `num_stages` are there for callers of
     other implementations. `needs` says which of dq, dw and dk to compute. Call it as kernel(q, k, weights, indices,
-    grad_scores, dq, dw, dk) with tensors as `kernel_input` makes them and dk zeroed; it adds to dk and overwrites the
-    rest. Raises ValueError for heads or dim other than this package's.
+    grad_scores, dq, dw, dk, scale) with tensors as `kernel_input` makes them and dk zeroed; it adds to dk and
+    overwrites the rest. `scale` is one unused element, unless the kernel is `deterministic`.
+
+    Raises ValueError for heads or dim other than this package's.
     """
     if (heads, dim) != (HEADS, DIM):
         raise ValueError(
@@ -195,9 +218,11 @@ def tl_indexer_bwd_impl(
         )
     _runtime.check_integer("topk", topk, 1, _runtime.MAX_TOPK)
     target = target or _runtime.default_target()
-    given = {"block_I": block_I, "num_threads": num_threads}
-    schedule = replace(SCHEDULES[target], **{name: size for name, size in given.items() if size is not None})
-    return _runtime.compiled(get_backward_kernel, pass_configs, target, heads, dim, target, schedule, needs)
+    get_kernel, configs, schedule = kernel_for(target)
+    given = {name: size for name, size in (("block_I", block_I), ("num_threads", num_threads)) if size is not None}
+    if given:
+        get_kernel, configs, schedule = get_backward_kernel, pass_configs, replace(SCHEDULES[target], **given)
+    return _runtime.compiled(get_kernel, configs, target, heads, dim, target, schedule, needs, deterministic)
 
 
 def gradients(
@@ -213,29 +238,35 @@ def gradients(
     q, k, weights: as for `batched_indexer_fwd`; indices [B, S, K] int32 and grad_scores [B, S, K] of any float dtype.
     """
     needs_q, needs_w, needs_k = needs
-    if q.is_cuda and needs_k and torch.are_deterministic_algorithms_enabled():
-        raise RuntimeError(
-            "the lightning indexer's backward has no deterministic kernel on CUDA: dk is summed by atomics"
-        )
+    computes = indices.numel() > 0 and any(needs)
+    fixed_point = computes and needs_k and q.is_cuda and torch.are_deterministic_algorithms_enabled()
     unused = torch.empty(1, device=q.device)
     make = torch.empty if indices.numel() else torch.zeros
     working_dtype = torch.float32 if q.device.type == "cpu" else q.dtype
     dq = make(q.shape, dtype=working_dtype, device=q.device) if needs_q else unused.to(working_dtype)
     dw = make(weights.shape, dtype=torch.float32, device=q.device) if needs_w else unused
-    dk = torch.zeros(k.shape, dtype=torch.float32, device=q.device) if needs_k else unused
-    if indices.numel() and any(needs):
-        kernel = tl_indexer_bwd_impl(HEADS, DIM, _runtime.MAX_TOPK, needs=needs, target=_runtime.target_for(q.device))
+    dk = (
+        torch.zeros(k.shape, dtype=torch.int32 if fixed_point else torch.float32, device=q.device)
+        if needs_k
+        else unused
+    )
+    if computes:
+        target = _runtime.target_for(q.device)
+        kernel = tl_indexer_bwd_impl(
+            HEADS, DIM, _runtime.MAX_TOPK, needs=needs, deterministic=fixed_point, target=target
+        )
         with _runtime.on_device(q):
-            kernel(
+            inputs = (
                 _runtime.kernel_input(q),
                 _runtime.kernel_input(k),
                 _runtime.kernel_input(weights, torch.float32),
                 _runtime.kernel_input(indices),
                 _runtime.kernel_input(grad_scores, torch.float32),
-                dq,
-                dw,
-                dk,
             )
+            scale = _fixed_point.scales(*inputs) if fixed_point else unused
+            kernel(*inputs, dq, dw, dk, scale)
+            if fixed_point:
+                dk = _fixed_point.to_float(dk, scale)
     return dq.to(q.dtype) if needs_q else None, dw if needs_w else None, dk if needs_k else None
 
 

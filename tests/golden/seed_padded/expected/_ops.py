@@ -59,13 +59,19 @@ def check(
 
 def _windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
     """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
-    S_step = min(S, max(1, SCORE_SCRATCH // (B * N)))
-    B_step = min(B, max(1, SCORE_SCRATCH // (S_step * N)))
+    widest = _whole_quads(N)
+    S_step = min(S, max(1, SCORE_SCRATCH // (B * widest)))
+    B_step = min(B, max(1, SCORE_SCRATCH // (S_step * widest)))
     for s in range(0, S, S_step):
         queries = slice(s, min(s + S_step, S))
-        columns = min((query_offset + queries.stop) // compress_ratio, N)
+        columns = _whole_quads(min((query_offset + queries.stop) // compress_ratio, N))
         for b in range(0, B, B_step):
             yield slice(b, min(b + B_step, B)), queries, columns
+
+
+def _whole_quads(columns: int) -> int:
+    """`columns` rounded up to whole quads: selection reads four scores at a time."""
+    return -(-columns // 4) * 4
 
 
 def _select(
@@ -79,24 +85,30 @@ def _select(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores and indices [B, S, width], chunk by chunk of queries through one scratch buffer."""
     B, S, N, width = check(q, k, weights, compress_ratio, topk, topk_indices, query_offset)
-    scores = torch.full((B, S, width), -torch.inf, dtype=torch.float32, device=q.device)
-    indices = torch.full((B, S, width), -1, dtype=torch.int32, device=q.device)
+    scores = torch.empty((B, S, width), dtype=torch.float32, device=q.device)
+    indices = torch.empty((B, S, width), dtype=torch.int32, device=q.device)
     if B * S * N * width == 0:
-        return scores, indices
+        return scores.fill_(-torch.inf), indices.fill_(-1)
 
     q, k, weights = _runtime.kernel_input(q), _runtime.kernel_input(k), _runtime.kernel_input(weights, torch.float32)
     starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
-    scratch = torch.empty(min(B * S * N, max(SCORE_SCRATCH, N)), dtype=torch.float32, device=q.device)
+    widest = _whole_quads(N)
+    scratch = torch.empty(min(B * S * widest, max(SCORE_SCRATCH, widest)), dtype=torch.float32, device=q.device)
     for batches, queries, columns in _windows(B, S, N, compress_ratio, query_offset):
         shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
         window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
         write_scores(q, k, weights, starts, ends, window, batches.start, queries.start)
         ranges = (starts[queries], ends[queries])
-        if topk_indices is None:
-            best = tilelang_indexer_topk.select(window, *ranges, width)
-        else:
+        place = (scores[batches, queries], indices[batches, queries])
+        if topk_indices is not None:
             best = tilelang_indexer_topk.gather(window, *ranges, topk_indices[batches, queries])
-        scores[batches, queries], indices[batches, queries] = best
+        elif place[0].is_contiguous():
+            tilelang_indexer_topk.select_into(window, *ranges, *place)
+            continue
+        else:
+            best = tilelang_indexer_topk.select(window, *ranges, width)
+        for whole, part in zip(place, best, strict=True):
+            whole.copy_(part)
     return scores, indices
 
 

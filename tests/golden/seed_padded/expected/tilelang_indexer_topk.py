@@ -6,10 +6,88 @@ Score descending, and among equal scores the lowest index first; NaN ranks above
 scores alone: the same bits on every run.
 """
 
+from typing import Any
+
 import torch
 
+from . import _runtime
+from ._block_sort import NAN_KEY
+from ._selection import SCHEDULES, SelectSchedule, get_select_kernel, pass_configs
+
 VOID_KEY = torch.iinfo(torch.int32).min  # below the key of −inf
-NAN_KEY = torch.iinfo(torch.int32).max
+
+
+def schedule_for(target: str, width: int) -> SelectSchedule | None:
+    """The schedule that selects `width` keys on `target`, or None where the package has none."""
+    return next((schedule for schedule in SCHEDULES.get(target, ()) if width <= schedule.widest), None)
+
+
+def tl_indexer_topk_impl(width: int, *, target: str | None = None) -> Any:
+    """The compiled selection kernel for at most `width` keys, on `target` (the current GPU, else the CPU).
+
+    Call it as kernel(scores [rows, quads, 4], starts [queries], ends [queries], values [rows, width], indices
+    [rows, width], columns). Raises ValueError where the package has no schedule.
+    """
+    target = target or _runtime.default_target()
+    schedule = schedule_for(target, width)
+    if schedule is None:
+        raise ValueError(f"this package has no selection kernel for {width} keys on {target}")
+    return _runtime.compiled(get_select_kernel, pass_configs, target, target, schedule)
+
+
+def in_quads(scores: torch.Tensor) -> torch.Tensor:
+    """`scores` [B, S, N] as contiguous [B · S, quads, 4] on 16 aligned bytes; a copy if they are not so already."""
+    batches, queries, columns = scores.shape
+    quads = -(-columns // 4)
+    if columns % 4 or not scores.is_contiguous() or scores.data_ptr() % 16:
+        padded = torch.empty((batches, queries, 4 * quads), dtype=torch.float32, device=scores.device)
+        padded[..., :columns] = scores
+        scores = padded
+    return scores.view(batches * queries, quads, 4)
+
+
+def select(
+    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The `width` best visible keys of each query.
+
+    Args:
+        scores: [B, S, N] float32; only columns in [start, end) are looked at. Whole quads of 16 aligned bytes a row
+            are read in place, others are copied first.
+        starts, ends: [S] int32; a range is cut to [0, N).
+        width: columns of the result.
+
+    Returns:
+        scores [B, S, width] float32 and indices [B, S, width] int32. A column without a key
+        holds −inf and −1, and such columns come last. A zero comes as +0.0.
+    """
+    batches, queries, _ = scores.shape
+    values = torch.empty((batches, queries, width), dtype=torch.float32, device=scores.device)
+    indices = torch.empty((batches, queries, width), dtype=torch.int32, device=scores.device)
+    select_into(scores, starts, ends, values, indices)
+    return values, indices
+
+
+def select_into(
+    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, values: torch.Tensor, indices: torch.Tensor
+) -> None:
+    """As `select`, into values and indices [B, S, width], both contiguous."""
+    if values.numel() == 0:
+        return
+    columns, width = scores.shape[-1], values.shape[-1]
+    target = _runtime.target_for(scores.device)
+    if columns == 0:
+        values.fill_(-torch.inf)
+        indices.fill_(-1)
+    elif schedule_for(target, width) is None:
+        sorted_values, sorted_indices = select_by_sorting(scores, starts, ends, width)
+        values.copy_(sorted_values)
+        indices.copy_(sorted_indices)
+    else:
+        kernel = tl_indexer_topk_impl(width, target=target)
+        results = (values.view(-1, width), indices.view(-1, width))
+        with _runtime.on_device(scores):
+            kernel(in_quads(scores), starts.contiguous(), ends.contiguous(), *results, columns)
 
 
 def sort_keys(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
@@ -24,20 +102,10 @@ def sort_keys(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     return keys.masked_fill_(~visible, VOID_KEY)
 
 
-def select(
+def select_by_sorting(
     scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `width` best visible keys of each query.
-
-    Args:
-        scores: [B, S, N] float32; only columns in [start, end) are looked at.
-        starts, ends: [S] int32.
-        width: columns of the result.
-
-    Returns:
-        scores [B, S, width] float32 and indices [B, S, width] int32. A column without a key
-        holds −inf and −1, and such columns come last.
-    """
+    """As `select`, by a stable sort of whole rows: for targets without a kernel, and to hold the kernel against."""
     batches, queries, columns = scores.shape
     found = min(width, columns)
     column = torch.arange(columns, dtype=torch.int32, device=scores.device)
@@ -48,7 +116,7 @@ def select(
     indices = torch.full((batches, queries, width), -1, dtype=torch.int32, device=scores.device)
     values = torch.full((batches, queries, width), -torch.inf, dtype=torch.float32, device=scores.device)
     indices[..., :found] = best.to(torch.int32).masked_fill_(void, -1)
-    values[..., :found] = scores.gather(-1, best).masked_fill_(void, -torch.inf)
+    values[..., :found] = (scores.gather(-1, best) + 0.0).masked_fill_(void, -torch.inf)
     return values, indices
 
 

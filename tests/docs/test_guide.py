@@ -1,0 +1,70 @@
+"""The guide: what scripts make of it is current, its links lead somewhere, and it builds without a network."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from v4gen.cli import COMMANDS, PANELS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_spec_reference_is_that_of_the_schema() -> None:
+    reference = script("reference")
+    text = (DOCS / "specs.md").read_text(encoding="utf-8")
+    assert reference.page(text) == text, "run `python docs/reference.py`"
+
+
+def test_the_pictures_are_as_drawn() -> None:
+    drawn = script("pictures").pictures()
+    assert {path.name for path in (DOCS / "pictures").iterdir()} == set(drawn)
+    for name, text in drawn.items():
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == text, "run `python docs/pictures.py`"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(navigation) == [page.name for page in PAGES]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in link or (DOCS / link).is_file(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_nothing_is_loaded_from_elsewhere(page: Path) -> None:
+    assert not re.search(r"!\[[^\]]*\]\(\w+://|<(script|link|img|iframe)\b", page.read_text(encoding="utf-8"))
+
+
+def test_every_command_is_described_and_in_one_panel() -> None:
+    table = (DOCS / "commands.md").read_text(encoding="utf-8").partition("\n\nWithout SPEC")[0]
+    described = re.findall(r"^\| `([a-z]+)` \|", table, re.MULTILINE)
+    assert sorted(name for panel in PANELS.values() for name in panel) == sorted(COMMANDS)
+    assert sorted(described) == sorted(COMMANDS)
+
+
+def test_the_guide_builds(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="mkdocs-material is not installed: it is in the extra `docs`")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    loaded = r"<(?:script|img|iframe)[^>]* src=\"?https?://|<link[^>]*stylesheet[^>]* href=\"?https?://|@import"
+    assert not [page for page in pages if re.search(loaded, page.read_text(encoding="utf-8"))]

@@ -1,0 +1,128 @@
+"""The choice of a schedule: every candidate in order of preference, what it needs, and why it is not the one.
+
+A plan takes the first candidate that nothing speaks against; `explain` shows the others with the same numbers.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
+from v4gen.plan.budget import (
+    Budget,
+    Usage,
+    backward_sm90_budget,
+    backward_sm90_usage,
+    backward_usage,
+    budget,
+    scores_usage,
+)
+from v4gen.plan.pin import pinned, with_pins
+from v4gen.plan.schedule import (
+    BackwardSchedule,
+    BackwardSm90Schedule,
+    ScoresSchedule,
+    backward_candidates,
+    backward_sm90_candidates,
+    scores_candidates,
+    uneven_product,
+)
+from v4gen.plan.target import Target
+from v4gen.read.spec import Spec
+
+_Schedule = TypeVar("_Schedule", ScoresSchedule, BackwardSchedule, BackwardSm90Schedule)
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[_Schedule]):
+    """One schedule that was looked at. `fault` says what speaks against it, with its numbers; None if nothing does."""
+
+    schedule: _Schedule
+    usage: Usage
+    limit: Budget
+    fault: str | None
+
+
+@dataclass(frozen=True)
+class Choice(Generic[_Schedule]):
+    """The candidates of one kernel on one target, best first, and the sizes that the spec pinned."""
+
+    kernel: str
+    target: Target
+    candidates: tuple[Candidate[_Schedule], ...]
+    pinned: tuple[str, ...]
+
+    @property
+    def picked(self) -> _Schedule | None:
+        """The schedule of the first candidate without a fault."""
+        return next((candidate.schedule for candidate in self.candidates if candidate.fault is None), None)
+
+    def schedule(self, spec: Spec) -> _Schedule:
+        """The picked schedule. Raises DiagnosticError, with the numbers of the smallest candidate, if none fits."""
+        if self.picked is None:
+            raise DiagnosticError([self._none_fits(spec)])
+        return self.picked
+
+    def _none_fits(self, spec: Spec) -> Diagnostic:
+        too_large = [candidate for candidate in self.candidates if not candidate.limit.admits(candidate.usage)]
+        least = min(too_large, key=lambda candidate: (candidate.usage.shared_memory, candidate.usage.registers))
+        usage, limit = least.usage, least.limit
+        message = (
+            f"spec `{spec.name}`: no schedule of the {self.kernel} kernel fits {self.target.name} at heads "
+            f"{spec.heads}, dim {spec.dim}: the smallest of {len(too_large)} needs {usage.shared_memory} bytes "
+            f"of shared memory and {usage.registers} registers a thread, the limits are {limit.shared_memory} and "
+            f"{limit.registers}"
+        )
+        hint = f"take `{self.target.name}` out of `targets`, or lower `heads` or `dim`"
+        return Diagnostic(Severity.ERROR, "no-schedule", message, hint=hint)
+
+
+def choose_scores(spec: Spec, target: Target) -> Choice[ScoresSchedule]:
+    """The choice of the scores kernel's schedule. Raises DiagnosticError for a pinned size that no kernel can have."""
+    changes = pinned(_pins(spec, target), "scores", spec, target)
+    candidates = [
+        _weighed(schedule, scores_usage(schedule, spec.dim, target), budget(target, schedule.threads))
+        for schedule in with_pins(list(scores_candidates(spec.heads, target)), changes)
+    ]
+    return Choice("scores", target, tuple(candidates), tuple(changes))
+
+
+def choose_backward(spec: Spec, target: Target) -> Choice[BackwardSchedule]:
+    """The choice of the backward kernel's schedule. Raises as `choose_scores` does."""
+    schedules = list(backward_candidates(spec.heads, target))
+    uneven = {schedule: fault for schedule in schedules if (fault := uneven_product(schedule, spec.dim, target))}
+    changes = pinned(_pins(spec, target), "backward", spec, target)
+    if changes:
+        # A pinned size overrides the schedules that might be taken, and is not held to an even share itself.
+        schedules, uneven = with_pins([schedule for schedule in schedules if schedule not in uneven], changes), {}
+    candidates = []
+    for schedule in schedules:
+        usage, limit = backward_usage(schedule, spec.dim, target), budget(target, schedule.threads)
+        candidates.append(_weighed(schedule, usage, limit, uneven.get(schedule)))
+    return Choice("backward", target, tuple(candidates), tuple(changes))
+
+
+def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Schedule]:
+    """The choice of the backward kernel made for Hopper; where it has no schedule the general one serves.
+
+    A pinned size that changes the general kernel asks for that one.
+    """
+    unpinned = spec.model_copy(update={"schedule": {}})
+    pins = choose_backward(spec, target).picked != choose_backward(unpinned, target).picked
+    candidates = [
+        _weighed(schedule, backward_sm90_usage(schedule, spec.dim, target), backward_sm90_budget(target, schedule))
+        for schedule in ([] if pins else backward_sm90_candidates(spec.heads, target))
+    ]
+    return Choice("backward_sm90", target, tuple(candidates), ())
+
+
+def _weighed(schedule: _Schedule, usage: Usage, limit: Budget, fault: str | None = None) -> Candidate[_Schedule]:
+    return Candidate(schedule, usage, limit, fault or limit.fault(usage))
+
+
+def _pins(spec: Spec, target: Target) -> dict[str, int]:
+    return {
+        name: size
+        for pinned_for, sizes in spec.schedule.items()
+        if pinned_for == target.name
+        for name, size in sizes.items()
+    }
