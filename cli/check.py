@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from .progress import progress
 from .session import DRIFT, Session, render, session_options
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def command(
         _, packages = pipeline.emit(session.paths)
         drift = pipeline.check(packages, session.output, complete=not arguments)
         if ir:
-            drift = pipeline.compare_kernels(drift, packages, session.output)
+            with progress("comparing kernels", quiet=output_format != "text") as show:
+                show("tracing", 0, 1)
+                drift = pipeline.compare_kernels(drift, packages, session.output)
         if patch:
             pipeline.write_patch(patch, packages, session.output, session.project.root, complete=not arguments)
     failed = any(strict or not entry.kind.is_notice for entry in drift)

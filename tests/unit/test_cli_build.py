@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from v4gen.cli import main
+from v4gen.digest import digest_bytes
+from v4gen.emit.lock import Evidence, read_lock
 from v4gen.emit.package import FILES
 from v4gen.run import toolchain
 from v4gen.run.compile import KernelReport, Stage
@@ -80,6 +82,27 @@ def test_a_failed_case_or_kernel_is_1(stages: SimpleNamespace, outcome: dict[str
     assert stages.problem in result.stderr
     code, data = run_json("build", "-j1")
     assert (code, data["packages"][0]["passed"]) == (1, False)
+
+
+def test_the_lock_is_told_what_passed_and_nothing_of_what_failed(stages: SimpleNamespace) -> None:
+    stages.error = 1.0
+    run("build", "-j1")
+    run("validate", "--record", "record.json")
+    assert _evidence() is None
+    stages.error = 0.0
+    run("build", "-j1")
+    proved = _evidence()
+    assert proved and proved.device == "cpu" and proved.record == "" and "tilelang" in proved.toolchain
+    run("validate", "--record", "record.json")
+    recorded = _evidence()
+    assert recorded and recorded.record == digest_bytes(Path("record.json").read_bytes())
+    assert run("check").exit_code == 0
+
+
+def _evidence() -> Evidence | None:
+    lock = read_lock(Path("generated"))
+    assert lock
+    return lock.packages["one"].evidence
 
 
 @pytest.mark.parametrize(("error", "code"), [(0.0, 0), (0.5, 1)])

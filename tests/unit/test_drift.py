@@ -113,6 +113,14 @@ def test_orphans_of_a_spec_and_of_a_file_that_are_gone(output: Path) -> None:
     }
 
 
+def test_a_generated_file_that_the_lock_never_knew_is_an_orphan_and_a_neighbour_is_not(output: Path) -> None:
+    for path in (output / "p" / "old.py", output / "gone" / "a.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(MODULE, encoding="utf-8")
+    (output / "p" / "mine.py").write_text("mine = 1\n", encoding="utf-8")
+    assert kinds(found(output), output) == {"gone/a.py": Drift.ORPHAN, "p/old.py": Drift.ORPHAN}
+
+
 def test_crlf_is_no_drift(output: Path) -> None:
     for path in output.rglob("*"):
         if path.is_file():

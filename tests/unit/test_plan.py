@@ -221,7 +221,10 @@ def test_costs_count_what_a_loop_counts(queries: int, keys: int, ratio: int, off
 
 
 def test_the_scratch_counts_scores_and_what_sorts_them() -> None:
-    assert plan_of(forward={"scratch_mib": 20}).score_scratch == 20 * 2**20 // 20
+    kernels = plan_of(forward={"scratch_mib": 20}, targets=("cpu", "sm_90a"))
+    assert (kernels.sorts, kernels.score_scratch) == (False, 20 * 2**20 // 4)
+    sorting = plan_of(forward={"scratch_mib": 20}, targets=("cpu", "gfx942"))
+    assert (sorting.sorts, sorting.score_scratch) == (True, 20 * 2**20 // 20)
     assert plan_of(forward={"scratch_mib": 1}).score_scratch >= 1
 
 

@@ -35,6 +35,7 @@ def test_a_second_warpgroup_takes_more_heads() -> None:
     schedule = planned(80, 64)
     assert schedule is not None
     assert (schedule.padded_heads, schedule.threads) == (128, 256)
+    assert planned(80, 48) is None  # 24 columns of dk for each are not a multiple of 16
 
 
 @pytest.mark.parametrize("target", [name for name in TARGETS if name != "sm_90a"])

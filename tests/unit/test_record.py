@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from v4gen.diagnostic import DiagnosticError
 from v4gen.report.validation import render_table, to_json
 from v4gen.run.evidence import CaseResult, Measurement, Validation
 from v4gen.run.record import make_record, package_digests, write_record
@@ -58,7 +59,7 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> N
     path = tmp_path / "record.json"
     write_record(path, {"record": 1})
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OSError, match="folder"):
+    with pytest.raises(DiagnosticError, match="folder"):
         write_record(tmp_path / "folder", {"record": 2})
     with pytest.raises(ValueError, match="JSON"):
         write_record(path, {"record": math.nan})

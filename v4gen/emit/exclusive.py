@@ -37,16 +37,20 @@ class Note:
             return {}
 
     def add(self, digests: Mapping[str, str]) -> None:
-        """Add to the note, on disk when this returns."""
+        """Add to the note, on disk when this returns. Raises DiagnosticError where it cannot be."""
         noted = self.read()
         for path, digest in digests.items():
             noted[path] = sorted({*noted.get(path, []), digest})
         temporary = self.path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(noted, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                json.dump(noted, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+        except OSError as error:
+            problem = f"cannot write `{temporary}`: {error.strerror}"
+            raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)

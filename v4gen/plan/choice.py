@@ -110,7 +110,7 @@ def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Sched
     pins = choose_backward(spec, target).picked != choose_backward(unpinned, target).picked
     candidates = [
         _weighed(schedule, backward_sm90_usage(schedule, spec.dim, target), backward_sm90_budget(target, schedule))
-        for schedule in ([] if pins else backward_sm90_candidates(spec.heads, target))
+        for schedule in ([] if pins else backward_sm90_candidates(spec.heads, spec.dim, target))
     ]
     return Choice("backward_sm90", target, tuple(candidates), ())
 

@@ -137,11 +137,13 @@ def uneven_product(schedule: BackwardSchedule, dim: int, target: Target) -> str 
     return None
 
 
-def backward_sm90_candidates(heads: int, target: Target) -> Iterator[BackwardSm90Schedule]:
+def backward_sm90_candidates(heads: int, dim: int, target: Target) -> Iterator[BackwardSm90Schedule]:
     """Every schedule of the hand-scheduled backward kernel worth having on `target`, best first; none but on Hopper."""
-    if target.matrix_unit is MatrixUnit.WGMMA:
+    padded_heads = _round_up(heads, 64)
+    # Each warpgroup takes its share of dk's columns, and wgmma with an N of 8 modulo 16 gives wrong numbers.
+    if target.matrix_unit is MatrixUnit.WGMMA and dim % (16 * padded_heads // 64) == 0:
         for blocks_per_sm in (3, 2, 1):
-            yield BackwardSm90Schedule(_round_up(heads, 64), 64, blocks_per_sm)
+            yield BackwardSm90Schedule(padded_heads, 64, blocks_per_sm)
 
 
 def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:

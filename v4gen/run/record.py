@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 from v4gen.digest import digest_bytes
+from v4gen.emit.write import Change, write
 
 RECORD_VERSION = 1
 TOOLCHAIN = ("torch", "tilelang", "apache-tvm-ffi")
@@ -36,26 +34,7 @@ def make_record(kind: str, data: Any, device: str, package_dir: Path, command: S
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
     """Write the record as JSON, whole or not at all: a reader never sees half a file."""
-    text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        _replace(path, text)
-    except OSError as error:
-        problem = f"cannot write `{path}`: {error.strerror}"
-        raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        # mkstemp makes the file private; a record is for everybody
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink()
-        raise
+    write([Change(path, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")])
 
 
 def package_digests(package_dir: Path) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Whether changed modules still make the same kernels: their functions traced from both texts, and compared as IR.
 
 Needs TileLang and no GPU, and runs the code on disk. What the IR cannot see is held to its syntax tree: a module is
-cosmetic only if it differs in nothing but comments, docstrings, and kernel factories whose every trace is equal.
+cosmetic only if it differs in nothing but comments, docstrings, and kernel factories whose every trace is equal, at the
+schedules that the package carries.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def _problems(changed: Sequence[FileDrift], package: Package, folder: Path) -> I
     try:
         with tempfile.TemporaryDirectory(prefix="v4gen-") as due, quiet():
             write_package(package, Path(due))
-            with _traced(folder) as old, _traced(Path(due)) as new:
+            modules = {entry.path.name for entry in to_trace}
+            with _traced(folder, modules) as old, _traced(Path(due), modules) as new:
                 for entry in to_trace:
                     yield entry, _difference(entry.path.name, *texts[entry.path], old, new)
     except Exception as error:  # somebody's edited code runs here: anything may come out
@@ -103,8 +105,8 @@ def _problems(changed: Sequence[FileDrift], package: Package, folder: Path) -> I
 
 
 @contextmanager
-def _traced(folder: Path) -> Iterator[Traced]:
-    """Every kernel of the package in `folder`, for every target that it carries a schedule for."""
+def _traced(folder: Path, modules: set[str]) -> Iterator[Traced]:
+    """Every kernel that `modules` of the package in `folder` make, for every target that it carries a schedule for."""
     traced = Traced()
     with imported_package(folder) as package:
         for target in package.fwd.SCHEDULES:
@@ -112,8 +114,11 @@ def _traced(folder: Path) -> Iterator[Traced]:
                 takes_gradients = kernel in ("backward", "backward_deterministic")
                 for needs in _GRADIENTS if takes_gradients else (ALL_GRADIENTS,):
                     name = f"{kernel} for {target}" + (f" with gradients {needs}" if needs != ALL_GRADIENTS else "")
-                    with _factories(folder) as traced.factories[name]:
-                        traced.functions[name] = trace(package, kernel, target, needs)
+                    with _factories(folder) as makers:
+                        function = trace(package, kernel, target, needs)
+                    if not any(maker.module in modules for maker in makers):
+                        break  # made elsewhere, whatever the gradients
+                    traced.functions[name], traced.factories[name] = function, makers
         yield traced
 
 

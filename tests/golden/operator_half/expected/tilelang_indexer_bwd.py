@@ -238,10 +238,10 @@ def gradients(
     q, k, weights: as for `batched_indexer_fwd`; indices [B, S, K] int32 and grad_scores [B, S, K] of any float dtype.
     """
     needs_q, needs_w, needs_k = needs
-    computes = indices.numel() > 0 and any(needs)
+    computes = indices.numel() > 0 and k.numel() > 0 and any(needs)  # without a key every column is void
     fixed_point = computes and needs_k and q.is_cuda and torch.are_deterministic_algorithms_enabled()
     unused = torch.empty(1, device=q.device)
-    make = torch.empty if indices.numel() else torch.zeros
+    make = torch.empty if computes else torch.zeros
     working_dtype = torch.float32 if q.device.type == "cpu" else q.dtype
     dq = make(q.shape, dtype=working_dtype, device=q.device) if needs_q else unused.to(working_dtype)
     dw = make(weights.shape, dtype=torch.float32, device=q.device) if needs_w else unused
