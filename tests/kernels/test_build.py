@@ -31,6 +31,7 @@ def test_a_build_compiles_and_validates(built: tuple[Path, int, Any]) -> None:
     assert (code, package["passed"]) == (0, True)
     assert [(kernel["kernel"], kernel["stage"]) for kernel in package["kernels"]] == [
         ("scores", "compiled"),
+        ("select", "compiled"),
         ("backward", "compiled"),
     ]
     assert len(package["validation"]["cases"]) > 40

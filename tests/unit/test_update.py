@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -224,20 +225,67 @@ def test_merge_without_git_is_one_error(committed: Path, monkeypatch: pytest.Mon
         run(committed, NEW, Policy.MERGE)
 
 
-def test_after_a_kill_the_new_files_are_still_v4gen_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed before the lock was written, then run for other output: nobody edited anything."""
+Cut = Callable[[], AbstractContextManager[object]]
+
+
+@pytest.fixture
+def before_lock(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    """A context in which a run ends after the packages are written and before the lock is."""
+    replace = Path.replace
+
+    def replaced(self: Path, target: Path) -> Path:
+        if target.name == LOCK_NAME:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", replaced)
+            yield
+
+    return context
+
+
+def test_after_a_kill_the_new_files_are_still_v4gen_s(tmp_path: Path, before_lock: Cut) -> None:
+    """The next run is for other output, and the lock knows nothing of what is there: nobody edited anything."""
     run(tmp_path)
-    lock = (tmp_path / LOCK_NAME).read_bytes()
-    with monkeypatch.context() as patched:
-        patched.setattr("v4gen.emit.exclusive.Note.clear", lambda _: None)
+    with before_lock():
         run(tmp_path, NEW)
-    (tmp_path / LOCK_NAME).write_bytes(lock)
+    assert (tmp_path / "p" / "a.py").read_text(encoding="utf-8") == NEW
     newer = NEW.replace("LINE_5 = 5", "LINE_5 = 55")
     assert run(tmp_path, newer).written == (tmp_path / "p" / "a.py",)
     assert clean(tmp_path, newer)
-    edit(tmp_path / "p" / "a.py")
+    edit(tmp_path / "p" / "a.py", NEW)
     with pytest.raises(DiagnosticError):  # the note is gone with the run that finished
         run(tmp_path, newer)
+
+
+def test_after_a_kill_an_edit_is_still_an_edit(tmp_path: Path, before_lock: Cut) -> None:
+    run(tmp_path)
+    with before_lock():
+        run(tmp_path, NEW)
+    edit(tmp_path / "p" / "a.py")
+    with pytest.raises(DiagnosticError, match="edited by hand"):
+        run(tmp_path, NEW)
+
+
+def test_after_a_kill_a_package_that_the_lock_never_knew_can_go(tmp_path: Path, before_lock: Cut) -> None:
+    run(tmp_path)
+    with before_lock():
+        run(tmp_path, names=("p", "q"))
+    (tmp_path / "q" / ".a.py.abcd_123.tmp").touch()
+    assert {path.name for path in run(tmp_path).removed} == {"a.py", "b.py", "py.typed"}
+    assert not (tmp_path / "q").exists() and clean(tmp_path)
+
+
+def test_after_a_kill_a_run_for_one_spec_leaves_the_others_to_the_next(tmp_path: Path, before_lock: Cut) -> None:
+    run(tmp_path, names=("p", "q"))
+    with before_lock():
+        run(tmp_path, NEW, names=("p", "q"))
+    update([package(NEW, "p")], tmp_path, Policy.REFUSE, complete=False)
+    run(tmp_path, names=("p", "q"))
+    assert clean(tmp_path, names=("p", "q"))
 
 
 @pytest.mark.parametrize("noted", ["", "{", "[]", '{"p/a.py": 3}', "null"])

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,24 +36,21 @@ class Note:
         except (OSError, ValueError, AttributeError, TypeError):
             return {}
 
-    def add(self, digests: Mapping[str, str]) -> None:
-        """Add to the note, on disk when this returns. Raises DiagnosticError where it cannot be."""
-        noted = self.read()
-        for path, digest in digests.items():
-            noted[path] = sorted({*noted.get(path, []), digest})
+    def write(self, digests: Mapping[str, Sequence[str]]) -> None:
+        """Replace the note, on disk when this returns. Raises DiagnosticError where it cannot be."""
         temporary = self.path.with_suffix(".tmp")
         try:
+            if not digests:
+                self.path.unlink(missing_ok=True)
+                return
             with temporary.open("w", encoding="utf-8") as file:
-                json.dump(noted, file)
+                json.dump({path: list(known) for path, known in digests.items()}, file)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self.path)
         except OSError as error:
-            problem = f"cannot write `{temporary}`: {error.strerror}"
+            problem = f"cannot write `{error.filename or temporary}`: {error.strerror}"
             raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
-
-    def clear(self) -> None:
-        self.path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity, Span
 from v4gen.digest import digest_bytes, digest_text
@@ -51,17 +51,18 @@ def update(packages: Sequence[Package], output: Path, policy: Policy, *, complet
     each file old or new, and the next one carries on.
     """
     with exclusive(output) as note:
-        lock = read_lock(output) or Lock()
-        _remove_staged(packages, output, lock)
-        review = _Review(output, lock, policy, note.read())
+        lock, noted = read_lock(output) or Lock(), note.read()
+        _remove_staged(packages, output, lock, noted)
+        review = _Review(output, lock, policy, noted)
         review.look_at(packages, complete=complete)
         if review.problems:
             raise DiagnosticError(review.problems)
         changes = [*review.changes, *lock_change(output, renewed(lock, packages, complete=complete))]
         if changes:
-            note.add({_key(path, output): digest_text(text) for path, text in review.emitted.items()})
+            note.write({**noted, **review.to_note()})
             write(changes)
-        note.clear()
+        names = {package.name for package in packages}
+        note.write({} if complete else {key: known for key, known in noted.items() if _package(key) not in names})
     return review.outcome()
 
 
@@ -101,8 +102,13 @@ class _Review:
         for package in packages:
             for path, text in package.files.items():
                 self._file(self.output / package.name / path, text, self.lock.digest(package.name, path))
-        for left in leftovers(packages, self.output, self.lock, complete=complete):
+        for left in self._leftovers(packages, complete=complete):
             self._leftover(left, self.lock.digest(left.parent.name, left.name))
+
+    def to_note(self) -> dict[str, list[str]]:
+        """What the note is to say before the changes are made: the texts in them that are v4gen's alone."""
+        keys = {_key(path, self.output): digest_text(text) for path, text in self.emitted.items()}
+        return {key: sorted({*self.noted.get(key, ()), digest}) for key, digest in keys.items()}
 
     def outcome(self) -> Outcome:
         changed = [change for change in self.changes if not is_base(change.path)]
@@ -124,6 +130,14 @@ class _Review:
             self._merge(path, due, locked)
         else:
             self.problems.append(_edited(path))
+
+    def _leftovers(self, packages: Sequence[Package], *, complete: bool) -> list[Path]:
+        """Files to go: those of the lock, and those that a killed run wrote before the lock knew them."""
+        due = {self.output / package.name / path for package in packages for path in package.files}
+        names = {package.name for package in packages}
+        noted = {self.output / key for key in self.noted if complete or _package(key) in names}
+        found = {path for path in noted - due if path.is_file()}
+        return sorted(found.union(leftovers(packages, self.output, self.lock, complete=complete)))
 
     def _standing(self, path: Path, due: str | None, locked: str | None) -> Standing:
         found = standing(path, due, locked)
@@ -158,13 +172,19 @@ class _Review:
             self.remarks.append(_remark(path, "orphan", "no spec gives this file any more, but it was edited: kept"))
 
 
-def _remove_staged(packages: Sequence[Package], output: Path, lock: Lock) -> None:
+def _remove_staged(packages: Sequence[Package], output: Path, lock: Lock, noted: Mapping[str, object]) -> None:
     names = {name: set(entry.files) for name, entry in lock.packages.items()}
     for package in packages:
         names.setdefault(package.name, set()).update(package.files)
+    for key in noted:
+        names.setdefault(_package(key), set()).add(PurePosixPath(key).name)
     for name, files in names.items():
         remove_leftovers(output / name, {*files, *(base_path(Path(file)).name for file in files)})
     remove_leftovers(output, [LOCK_NAME])
+
+
+def _package(key: str) -> str:
+    return key.partition("/")[0]
 
 
 def _key(path: Path, output: Path) -> str:

@@ -73,9 +73,11 @@ def differs(path: Path, text: str) -> bool:
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
     """Remove what a killed process staged for files called `names` in `folder`; nobody else may be at work there."""
-    for path in leftovers(folder, names):
-        with suppress(OSError):  # a tree that cannot be written keeps it: no harm but the space
+    with suppress(OSError):  # a tree that cannot be written keeps it: no harm but the space
+        for path in leftovers(folder, names):
             path.unlink()
+            if not any(folder.iterdir()):
+                folder.rmdir()  # made for it
 
 
 def leftovers(folder: Path, names: Iterable[str]) -> list[Path]:
