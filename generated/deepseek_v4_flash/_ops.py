@@ -9,6 +9,7 @@ namespace derives from the import path, so that two copies of this package in on
 """
 
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,14 +59,26 @@ def check(
 
 def _windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
     """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
-    widest = _whole_quads(N)
-    S_step = min(S, max(1, SCORE_SCRATCH // (B * widest)))
-    B_step = min(B, max(1, SCORE_SCRATCH // (S_step * widest)))
-    for s in range(0, S, S_step):
-        queries = slice(s, min(s + S_step, S))
+    per_batch = max(SCORE_SCRATCH // B, 1)
+    s = 0
+    while s < S:
+        queries = slice(s, min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S))
         columns = _whole_quads(min((query_offset + queries.stop) // compress_ratio, N))
+        B_step = max(1, SCORE_SCRATCH // max((queries.stop - s) * columns, 1))
         for b in range(0, B, B_step):
             yield slice(b, min(b + B_step, B)), queries, columns
+        s = queries.stop
+
+
+def _rows(scores: int, position: int, N: int, compress_ratio: int) -> int:
+    """How many queries from `position` on see at most `scores` keys in all; at least one.
+
+    The last of n queries sees (position + n) / compress_ratio keys, at most three more to fill its quad, and at most
+    all N: the greater of the two solutions holds.
+    """
+    start = position + 3 * compress_ratio
+    growing = (math.isqrt(start * start + 4 * compress_ratio * scores) - start) // 2
+    return max(growing, scores // _whole_quads(N), 1)
 
 
 def _whole_quads(columns: int) -> int:

@@ -1,0 +1,33 @@
+"""The forward's windows: every query once, every visible key, and never more scores than the scratch holds."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from v4gen.generated.tiny import _ops
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    batch=st.integers(1, 80),
+    queries=st.integers(1, 60),
+    extra_keys=st.integers(0, 20),
+    ratio=st.sampled_from([1, 2, 4, 128]),
+    offset=st.sampled_from([0, 1, 100, 5000]),
+    scratch=st.sampled_from([1, 4, 100, 1000, 5000, 1 << 26]),
+)
+def test_windows_tile_the_queries_within_the_scratch(
+    batch: int, queries: int, extra_keys: int, ratio: int, offset: int, scratch: int
+) -> None:
+    keys = (offset + queries) // ratio + extra_keys + 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_ops, "SCORE_SCRATCH", scratch)
+        windows = list(_ops._windows(batch, queries, keys, ratio, offset))
+    whole_row = _ops._whole_quads(keys)
+    covered = []
+    for batches, rows, columns in windows:
+        held = (batches.stop - batches.start) * (rows.stop - rows.start) * columns
+        assert held <= max(scratch, whole_row)  # one row is held whatever it takes
+        assert columns >= min((offset + rows.stop) // ratio, keys)
+        covered += [(b, t) for b in range(batches.start, batches.stop) for t in range(rows.start, rows.stop)]
+    assert sorted(covered) == [(b, t) for b in range(batch) for t in range(queries)]
