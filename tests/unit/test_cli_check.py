@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from v4gen.cli import main
+from v4gen.emit import package, provenance
 from v4gen.emit.evidence import code_on_disk, record_evidence
 from v4gen.emit.lock import LOCK_NAME, Evidence
+from v4gen.resources import template_text
 
 ROOT = Path(__file__).parents[2]
 SPEC = "schema: v4gen/1\nname: {name}\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\ntargets: [cpu]\n"
@@ -225,6 +227,44 @@ def test_a_spec_of_equal_values_is_no_drift(project: Path, change: Callable[[str
     path.write_bytes(change(path.read_text()).encode())
     assert run_json() == (0, {"clean": True, "drift": []})
     assert run("generate").stdout.endswith(", 0 files written\n")
+
+
+@pytest.fixture
+def other_templates(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """A function that replaces a text in every template."""
+    caches = (package._environment, provenance._templates)
+
+    def change(old: str, new: str) -> None:
+        for module in (package, provenance):
+            monkeypatch.setattr(module, "template_text", lambda name: template_text(name).replace(old, new))
+        for cached in caches:
+            cached.cache_clear()
+
+    yield change
+    for cached in caches:
+        cached.cache_clear()
+
+
+def test_a_changed_template_names_the_packages_and_why(
+    project: Path, other_templates: Callable[[str, str], None]
+) -> None:
+    other_templates("best keys", "very best keys")
+    code, data = run_json()
+    assert code == 1 and {(entry["kind"], entry["reason"]) for entry in data["drift"]} == {
+        ("outdated", "the templates changed")
+    }
+    assert {Path(entry["path"]).parent.name for entry in data["drift"]} == {"one", "two", "three"}
+
+
+def test_a_template_whose_output_is_equal_is_no_drift(
+    project: Path, other_templates: Callable[[str, str], None]
+) -> None:
+    before = (project / LOCK_NAME).read_bytes()
+    other_templates("{% if plan.seed_interface %}", "{% if plan.seed_interface or false %}")
+    assert run_json() == (0, {"clean": True, "drift": []})
+    assert run("generate").stdout.endswith(", 0 files written\n")
+    assert (project / LOCK_NAME).read_bytes() != before  # the lock tells the new templates' digest
+    assert run("check").exit_code == 0
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])

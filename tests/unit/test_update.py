@@ -240,9 +240,10 @@ def before_lock(monkeypatch: pytest.MonkeyPatch) -> Cut:
 
     @contextmanager
     def context() -> Iterator[None]:
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patched:
             patched.setattr(Path, "replace", replaced)
-            yield
+            with pytest.raises(KeyboardInterrupt):
+                yield
 
     return context
 
