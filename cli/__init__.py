@@ -3,6 +3,7 @@
 Exit codes: 0 clean; 1 drift, or a kernel that failed to compile or validate; 2 a bad spec, bad usage, a missing tool.
 """
 
+import sys
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
@@ -39,12 +40,21 @@ PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
+INTERRUPTED = 130  # as shells count a SIGINT
+
 COMMON_OPTIONS = ("--output", "--json", "--help")
 
 
 class _Lazy(click.RichGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS]  # the module `.list` stands in this namespace under that name
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)  # click would make it 1, which means drift
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from .session import Session, device_option, require_package, require_runtime, session_options
+from .session import Session, device_option, failure, require_package, require_runtime, session_options
 
 
 @click.command("bench")
@@ -51,9 +51,9 @@ def command(
 
         specs = read_specs(session.paths)
         if (record or chart) and len(specs) != 1:
-            raise click.UsageError("--record and --chart take one SPEC")
+            raise failure("one-spec", "`--record` and `--chart` take one SPEC", "name the one to write about")
         if chart and chart.suffix not in (".svg", ".png"):
-            raise click.UsageError("--chart takes a name that ends in .svg or .png")
+            raise failure("chart-format", f"`{chart}` is no chart's name", "let it end in .svg or .png")
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)

@@ -100,17 +100,18 @@ def _build(
 
     folder = session.output / spec.name
     proved = pipeline.proof(spec.name, session.output, device)
-    reports = pipeline.compile_kernels(executor, folder, targets, nvcc)
+    reports = pipeline.compile_kernels(executor, spec, folder, targets, nvcc)
     with progress(f"validating {spec.name}", quiet=session.json) as show:
         validation = pipeline.validate(spec, folder, device, show)
     kernels = []
-    count = sum(len(kernels_for(TARGETS[target])) for target in targets)
+    reproducible = spec.backward.deterministic
+    count = sum(len(kernels_for(TARGETS[target], reproducible=reproducible)) for target in targets)
     with progress(f"compiling {spec.name}", quiet=session.json) as show:
         for position, report in enumerate(reports):
             kernels.append(report)
             show(f"{report.kernel} for {report.target}", position, count)
     passed = validation.passed and all(report.passed for report in kernels)
-    if passed:
+    if passed and set(targets) == set(spec.targets):
         proved("")
     if not session.json:
         session.console.print(render_table(validation), kernel_table(spec.name, kernels))

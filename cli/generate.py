@@ -28,10 +28,10 @@ def command(arguments: tuple[Path, ...], output_folder: Path | None, json: bool,
         session.print_json({"packages": names} | outcome.as_data())
     else:
         for path in outcome.written:
-            session.console.print(f"wrote {path}")
+            session.console.print(f"wrote {path}", markup=False)
         for path in outcome.removed:
-            session.console.print(f"removed {path}")
+            session.console.print(f"removed {path}", markup=False)
         session.print_remarks(outcome)
-        count = len(packages)
-        session.console.print(f"{count} package{'s' * (count != 1)}, {len(outcome.written)} files written")
+        count, files = len(packages), len(outcome.written)
+        session.console.print(f"{count} package{'s' * (count != 1)}, {files} file{'s' * (files != 1)} written")
     sys.exit(DRIFT if outcome.conflicts else 0)

@@ -63,7 +63,7 @@ def command(name: str | None, targets: str | None, start: str | None, json: bool
     if json:
         session.print_json({"spec": path.as_posix()})
     else:
-        session.console.print(f"wrote {path}; next: v4gen build {path}")
+        session.console.print(f"wrote {path}; next: v4gen build {path}", markup=False)
 
 
 def _values(given: dict[str, Any], start: str | None) -> dict[str, Any]:

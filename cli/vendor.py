@@ -72,7 +72,8 @@ def _text(source: str) -> str:
 
 
 def _next_steps(project: "Project", name: str) -> list[str]:
-    module = ".".join([*Path(project.output).parts, name])
+    parts = Path(project.output).parts
+    module = ".".join([*(parts[1:] if parts[0] == "src" else parts), name])  # `src` is on the path, not in it
     return [
         "",
         "next:",

@@ -83,22 +83,22 @@ def write_patch(patch: Path, packages: Sequence[Package], output: Path, root: Pa
 
 
 def compile_kernels(
-    executor: Executor | None, folder: Path, targets: Sequence[str], nvcc: Path | None
+    executor: Executor | None, spec: Spec, folder: Path, targets: Sequence[str], nvcc: Path | None
 ) -> "Iterator[KernelReport]":
-    """Reports of every kernel of the package in `folder` for `targets`.
+    """Reports of the kernels of `spec`'s package in `folder` for `targets`; of reproducible sums if it asks for them.
 
     With an `executor` its processes are at work from now on, while the caller does something else.
     """
     if executor is None:
-        return (report for target in targets for report in _compile(folder, target, nvcc))
-    pending = [executor.submit(_compile, folder, target, nvcc) for target in targets]
+        return (report for target in targets for report in _compile(spec, folder, target, nvcc))
+    pending = [executor.submit(_compile, spec, folder, target, nvcc) for target in targets]
     return (report for future in pending for report in future.result())
 
 
-def _compile(folder: Path, target: str, nvcc: Path | None) -> "list[KernelReport]":
+def _compile(spec: Spec, folder: Path, target: str, nvcc: Path | None) -> "list[KernelReport]":
     from v4gen.run.compile import compile_package
 
-    return list(compile_package(folder, [target], nvcc))
+    return list(compile_package(folder, [target], nvcc, reproducible=spec.backward.deterministic))
 
 
 def validate(

@@ -13,6 +13,7 @@ from .tilelang_indexer import (
     lightning_indexer,
     pytorch_extract_topk_scores,
     v4_lighting_indexer,
+    warmup,
 )
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "lightning_indexer",
     "pytorch_extract_topk_scores",
     "v4_lighting_indexer",
+    "warmup",
 ]

@@ -188,7 +188,9 @@ def get_backward_kernel_sm90(
                 if needs_w:
                     for h, i in T.Parallel(padded_heads, block_I):
                         relu = T.if_then_else(products[h, i] <= 0, T.float32(0), products[h, i])
-                        g_relu[h, i] = T.reinterpret(columns[slot, 1, i], FP32) * relu
+                        g = T.reinterpret(columns[slot, 1, i], FP32)
+                        # A void column is selected away: its product is q · 0, NaN where q is not finite.
+                        g_relu[h, i] = T.if_then_else(columns[slot, 0, i] >= 0, g * relu, T.float32(0))
                     T.reduce_sum(g_relu, dw, dim=1, clear=False)
                 if needs_q or needs_k:
                     for h, i in T.Parallel(padded_heads, block_I):

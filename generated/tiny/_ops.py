@@ -42,12 +42,10 @@ def check(
     topk: int,
     topk_indices: torch.Tensor | None,
     query_offset: int,
+    names: tuple[str, str, str] = ("q", "k", "weights"),
 ) -> tuple[int, int, int, int]:
-    """B, S, N and the width of the result; raises TypeError or ValueError for a wrong argument, naming it.
-
-    Callers of `select` check first: the dispatcher in between would refuse some arguments in words of its own.
-    """
-    B, S, N = check_inputs(q, k, weights, ("index_q", "index_k", "weights"))
+    """B, S, N and the width of the result; raises TypeError or ValueError for a wrong argument, naming it."""
+    B, S, N = check_inputs(q, k, weights, names)
     _runtime.check_integer("compress_ratio", compress_ratio, 1, MAX_POSITION)
     _runtime.check_integer("query_offset", query_offset, 0, MAX_POSITION - S)
     if topk_indices is not None:
@@ -202,3 +200,20 @@ torch.library.register_autograd(f"{NAMESPACE}::gradients", _no_second_derivative
 
 select = getattr(torch.ops, NAMESPACE).select.default
 gradients = getattr(torch.ops, NAMESPACE).gradients.default
+
+
+def checked_select(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    weights: torch.Tensor,
+    compress_ratio: int,
+    topk: int,
+    topk_indices: torch.Tensor | None,
+    query_offset: int,
+    names: tuple[str, str, str] = ("q", "k", "weights"),
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`select` for arguments that nobody has checked: the dispatcher would refuse some in words of its own."""
+    arguments = (q, k, weights, compress_ratio, topk, topk_indices, query_offset)
+    check(*arguments, names)
+    scores, indices = select(*arguments)
+    return scores, indices

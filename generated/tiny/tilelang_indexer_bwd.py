@@ -139,7 +139,8 @@ def get_backward_kernel(
                 if needs_w:
                     for i, h in parallel(block_I, padded_heads):
                         relu = T.if_then_else(products[i, h] <= 0, T.float32(0), products[i, h])
-                        g_relu[i, h] = g_relu[i, h] + g[i] * relu
+                        # A void column is selected away: its product is q · 0, NaN where q is not finite.
+                        g_relu[i, h] = g_relu[i, h] + T.if_then_else(index[i] >= 0, g[i] * relu, T.float32(0))
                 if needs_q or needs_k:
                     for i, h in parallel(block_I, padded_heads):
                         masked[i, h] = T.if_then_else(products[i, h] > 0, g[i] * w[h], T.float32(0))

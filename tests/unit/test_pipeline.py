@@ -11,6 +11,8 @@ from v4gen.diagnostic import DiagnosticError
 from v4gen.emit.compare import Drift
 from v4gen.emit.package import FILES, Package
 from v4gen.emit.update import Outcome
+from v4gen.read.reader import parse_spec
+from v4gen.read.spec import Spec
 
 SPEC = "schema: v4gen/1\nname: {name}\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\ntargets: [{targets}]\n"
 
@@ -67,7 +69,7 @@ def test_findings_of_all_plans_come_at_once(tmp_path: Path) -> None:
 
 
 def test_kernels_are_reported_in_the_order_of_the_targets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def compiled(folder: Path, target: str, nvcc: Path | None) -> list[tuple[Path, str, Path | None]]:
+    def compiled(spec: Spec, folder: Path, target: str, nvcc: Path | None) -> list[tuple[Path, str, Path | None]]:
         return [(folder, target, nvcc)]
 
     monkeypatch.setattr(pipeline, "_compile", compiled)
@@ -78,7 +80,8 @@ def test_kernels_are_reported_in_the_order_of_the_targets(monkeypatch: pytest.Mo
 
 
 def _reports(executor: ThreadPoolExecutor | None, folder: Path, targets: Sequence[str]) -> list[object]:
-    return list(pipeline.compile_kernels(executor, folder, targets, None))
+    spec = parse_spec(SPEC.format(name="one", targets="cpu"), "one.yaml")
+    return list(pipeline.compile_kernels(executor, spec, folder, targets, None))
 
 
 def test_one_job_needs_no_other_process() -> None:

@@ -58,6 +58,30 @@ def test_the_repository_checks_alone(model: Path, monkeypatch: pytest.MonkeyPatc
     assert check(model, monkeypatch) == 1
 
 
+def test_two_vendored_packages_go_red_exactly_when_something_matters(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("vendor", "model", "one.yaml", "tiny", "--specs", "specs", "--output", "kernels").exit_code == 0
+    spec, kernel = model / "specs" / "one.yaml", model / "kernels" / "tiny" / "tilelang_indexer_fwd.py"
+    quiet = {
+        spec: [b"# who asked for it\n" + spec.read_bytes(), spec.read_bytes().replace(b"\n", b"\r\n")],
+        kernel: [kernel.read_bytes().replace(b"\n", b"\r\n")],
+    }
+    red = {
+        spec: [spec.read_bytes().replace(b"dim: 32", b"dim: 48")],
+        kernel: [kernel.read_bytes().replace(b"block_N=16", b"block_N=32"), kernel.read_bytes()[:-2]],
+    }
+    for code, changes in ((0, quiet), (1, red)):
+        for path, texts in changes.items():
+            before = path.read_bytes()
+            for text in texts:
+                assert text != before
+                path.write_bytes(text)
+                assert check(model, monkeypatch) == code
+            path.write_bytes(before)
+    assert check(model, monkeypatch) == 0
+
+
 def test_again_is_nothing(model: Path) -> None:
     run("vendor", "model", "one.yaml")
     before = contents(model)

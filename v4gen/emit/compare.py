@@ -41,6 +41,9 @@ class Effect(StrEnum):
     SEMANTIC = "semantic"
 
 
+NOT_OURS = "v4gen did not generate it"
+
+
 @dataclass(frozen=True)
 class FileDrift:
     """One file that is not what the specs give.
@@ -98,6 +101,8 @@ def _compare_file(path: Path, due: str, locked: str | None) -> FileDrift | None:
             return _drift(path, Drift.COSMETIC, due)
         case Standing.OURS:
             return _drift(path, Drift.OUTDATED, due)
+        case Standing.FOREIGN:
+            return replace(_drift(path, Drift.EDITED, due), reason=NOT_OURS)
         case _:
             return _drift(path, Drift.EDITED, due)
 

@@ -29,7 +29,8 @@ def code_on_disk(output: Path, name: str) -> str:
 def record_evidence(output: Path, name: str, evidence: Evidence) -> bool:
     """Note `evidence` in the lock, if it is about the very bytes that the lock names; returns whether it is.
 
-    What a build proved does not take the place of a record of the same bytes.
+    What a build proved takes the place of what is known of the same bytes only where an earlier build proved that with
+    other tools.
     """
     with exclusive(output):
         lock = read_lock(output) or Lock()
@@ -37,7 +38,9 @@ def record_evidence(output: Path, name: str, evidence: Evidence) -> bool:
         if entry is None or entry.code != evidence.code:
             return False
         before = entry.evidence
-        if before is None or before.code != evidence.code or evidence.record or not before.record:
+        known = before is not None and before.code == evidence.code
+        renews = before is not None and not before.record and before.toolchain != evidence.toolchain
+        if not known or renews or evidence.record:
             packages = {**lock.packages, name: replace(entry, evidence=evidence)}
             write(list(lock_change(output, Lock(packages))))
         return True

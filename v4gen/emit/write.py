@@ -45,18 +45,20 @@ def write(changes: Sequence[Change]) -> None:
     written is found while nothing has changed. Raises DiagnosticError then.
     """
     staged: dict[Path, Path] = {}
+    at = Path()
     try:
         for change in changes:
+            at = change.path
             if change.text is not None:
                 staged[change.path] = _stage(change.path, change.text.encode("utf-8"))
         for change in changes:
+            at = change.path
             if change.text is None:
                 _remove(change.path)
             else:
                 staged[change.path].replace(change.path)
     except OSError as error:
-        where = error.filename or "a file"
-        problem = f"cannot write `{where}`: {error.strerror}"
+        problem = f"cannot write `{at.as_posix()}`: {error.strerror}"
         raise DiagnosticError([Diagnostic(Severity.ERROR, "cannot-write", problem)]) from error
     finally:
         for temporary in staged.values():

@@ -37,6 +37,7 @@ def conflicts(values: Mapping[str, object], written: Collection[str]) -> Iterato
     """
     yield from _pair_conflicts(values)
     yield from _seed_conflicts(values, written)
+    yield from _schedule_conflicts(values)
     if "index_base" in written and values.get("mask", "varlen") != "varlen":
         message = f"`index_base` says what varlen indices count from, and mask `{values['mask']}` has no documents"
         yield Conflict("index-base", "index_base", "mask", message, "remove `index_base`")
@@ -65,3 +66,12 @@ def _seed_conflicts(values: Mapping[str, object], written: Collection[str]) -> I
             message = f"interface `seed` needs {key} `{needed}`, and {found} `{values[key]}`"
             hint = f"write `{key}: {needed}`, or `interface: operator`"
             yield Conflict("seed-interface", key, "interface", message, hint)
+
+
+def _schedule_conflicts(values: Mapping[str, object]) -> Iterator[Conflict]:
+    pinned, targets = values.get("schedule"), values.get("targets")
+    if isinstance(pinned, Mapping) and isinstance(targets, Collection):
+        for target in pinned:
+            if target not in targets:
+                message = f"`schedule.{target}` pins the schedule of a target that `targets` does not name"
+                yield Conflict("schedule-target", "schedule", "targets", message, f"add `{target}` to `targets`")

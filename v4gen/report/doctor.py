@@ -14,7 +14,8 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     for column in ("", "version", "for", "how to get it"):
         table.add_column(column)
     for finding in findings:
-        table.add_row(finding.name, _state(finding), finding.needed_for, finding.hint or "")
+        # As text: rich would take `[cuda]` for markup.
+        table.add_row(Text(finding.name), _state(finding), Text(finding.needed_for), Text(finding.hint or ""))
     return table
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from v4gen.diagnostic import Diagnostic, Severity, Span
-from v4gen.emit.compare import Drift, FileDrift
+from v4gen.emit.compare import NOT_OURS, Drift, FileDrift
 
 _SENTENCES = {
     Drift.MISSING: "a generated file is missing",
@@ -35,7 +35,11 @@ def _diagnostic(entry: FileDrift, root: Path, strict: bool) -> Diagnostic:
     severity = Severity.NOTICE if entry.kind.is_notice and not strict else Severity.ERROR
     reason = f": {entry.reason}" if entry.reason else ""
     span = Span(relative(entry.path, root), entry.line, 1)
-    return Diagnostic(severity, str(entry.kind), _SENTENCES[entry.kind] + reason, span, hint=_HINTS.get(entry.kind))
+    return Diagnostic(severity, str(entry.kind), _SENTENCES[entry.kind] + reason, span, hint=_hint(entry))
+
+
+def _hint(entry: FileDrift) -> str | None:
+    return "move it, and run `v4gen generate`" if entry.reason == NOT_OURS else _HINTS.get(entry.kind)
 
 
 def relative(path: Path, root: Path) -> str:

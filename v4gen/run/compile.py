@@ -58,8 +58,12 @@ class KernelReport:
         return asdict(self) | {"passed": self.passed}
 
 
-def compile_package(package_dir: Path, targets: Sequence[str], nvcc: Path | None) -> Iterator[KernelReport]:
-    """Compile every kernel of the package in `package_dir` for `targets`, one report at a time as they get done.
+def compile_package(
+    package_dir: Path, targets: Sequence[str], nvcc: Path | None, *, reproducible: bool
+) -> Iterator[KernelReport]:
+    """Compile the kernels of the package in `package_dir` for `targets`, one report at a time as they get done.
+
+    With `reproducible`, those of reproducible sums are among them.
 
     The CPU's kernels are compiled into TileLang's cache, ready to run. A CUDA target is lowered and, where there is an
     `nvcc`, compiled to a cubin with every warning of ptxas about spills an error; other targets are lowered. A kernel
@@ -68,10 +72,11 @@ def compile_package(package_dir: Path, targets: Sequence[str], nvcc: Path | None
     with imported_package(package_dir) as package:
         for target in (TARGETS[name] for name in targets):
             if target.is_cpu:
-                for kernel in kernels_for(target):
+                for kernel in kernels_for(target, reproducible=reproducible):
                     yield _compile_for_cpu(package, kernel)
             else:
-                yield from _compile_for_gpu(package, target, nvcc if target.is_cuda else None)
+                kernels = kernels_for(target, reproducible=reproducible)
+                yield from _compile_for_gpu(package, target, kernels, nvcc if target.is_cuda else None)
 
 
 def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
@@ -90,11 +95,13 @@ def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
     return KernelReport(kernel, "cpu", Stage.COMPILED, time.perf_counter() - start)
 
 
-def _compile_for_gpu(package: Package, target: Target, nvcc: Path | None) -> Iterator[KernelReport]:
+def _compile_for_gpu(
+    package: Package, target: Target, kernels: Sequence[str], nvcc: Path | None
+) -> Iterator[KernelReport]:
     """Lower the kernels one after the other, TileLang being one at a time, while nvcc works on those lowered before."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         pending = []
-        for kernel in kernels_for(target):
+        for kernel in kernels:
             start = time.perf_counter()
             try:
                 lowered = lower(package, kernel, target)
@@ -136,7 +143,8 @@ def assemble(lowered: Lowered, target: Target, nvcc: Path) -> Resources:
         source = Path(folder) / "kernel.cu"
         source.write_text(lowered.source, encoding="utf-8")
         # The flags with which TileLang compiles the same source at run time.
-        command = [str(nvcc), "-std=c++20", "-w", "-cubin", "--use_fast_math", "--keep", "--keep-dir", folder]
+        command = [str(nvcc), "-std=c++20", "-w", "-cubin", "--keep", "--keep-dir", folder]
+        command += ["--use_fast_math"] * lowered.fast_math
         command += [f"-gencode=arch=compute_{number},code={target.arch}", "-Xptxas", "-v"]
         command += [f"-I{CUTLASS_INCLUDE_DIR}", f"-I{TILELANG_TEMPLATE_PATH}"]
         command += [str(source), "-o", str(source.with_suffix(".cubin"))]

@@ -18,12 +18,16 @@ ALL_GRADIENTS = (True, True, True)
 
 @dataclass(frozen=True)
 class Lowered:
-    """One kernel's source for one target, with the dynamic shared memory that it is launched with, in bytes."""
+    """One kernel's source for one target.
+
+    It is launched with so many bytes of dynamic shared memory, and compiled with fast math or without.
+    """
 
     kernel: str
     target: str
     source: str
     dynamic_shared_memory: int
+    fast_math: bool
 
     @property
     def digest(self) -> str:
@@ -31,9 +35,12 @@ class Lowered:
         return hashlib.sha256(self.source.encode("utf-8")).hexdigest()
 
 
-def kernels_for(target: Target) -> tuple[str, ...]:
-    """The kernels that a package has for `target`; where there is no schedule, selection is by sorting."""
-    kernels = KERNELS if target.is_cpu else GPU_KERNELS
+def kernels_for(target: Target, *, reproducible: bool) -> tuple[str, ...]:
+    """The kernels that a package has for `target`; with `reproducible`, also those of reproducible sums.
+
+    Where there is no schedule, selection is by sorting.
+    """
+    kernels = GPU_KERNELS if reproducible and not target.is_cpu else KERNELS
     return kernels if select_schedules(target) else tuple(kernel for kernel in kernels if kernel != "select")
 
 
@@ -74,7 +81,8 @@ def lower(package: Package, kernel: str, target: Target) -> Lowered:
     with quiet(), context, tvm.target.Target(target.tilelang):
         artifact = tilelang_lower(function, target=target.tilelang)
     shared = [int(f.attrs.get("dyn_shared_memory_buf", 0)) for f in artifact.device_mod.functions.values()]
-    return Lowered(kernel, target.name, artifact.kernel_source, max(shared, default=0))
+    fast_math = bool(configs.get("tl.enable_fast_math", False))
+    return Lowered(kernel, target.name, artifact.kernel_source, max(shared, default=0), fast_math)
 
 
 @contextmanager

@@ -192,7 +192,9 @@ def gradients(problem: Problem, indices: Tensor, grad: Tensor) -> Gradients:
         dots = block.q @ block.keys.transpose(1, 2)
         passed = torch.where(dots > 0, block.weights[:, :, None] * block.grad[:, None, :], 0)
         result.dq[block.sample, block.rows] = passed @ block.keys
-        result.dw[block.sample, block.rows] = (block.grad[:, None, :] * dots.clamp(min=0)).sum(-1)
+        # Selected away, not multiplied by a gradient of zero: the product of a void column may be NaN.
+        flowing = torch.where(block.valid[:, None, :], block.grad[:, None, :] * dots.clamp(min=0), 0)
+        result.dw[block.sample, block.rows] = flowing.sum(-1)
         by_column = passed.transpose(1, 2) @ block.q
         result.dk[block.sample].index_add_(0, block.indices.flatten(), by_column.flatten(0, 1))
     if problem.weight_scale != 1:

@@ -110,7 +110,7 @@ def _traced(folder: Path, modules: set[str]) -> Iterator[Traced]:
     traced = Traced()
     with imported_package(folder) as package:
         for target in package.fwd.SCHEDULES:
-            for kernel in kernels_for(TARGETS[target]):
+            for kernel in kernels_for(TARGETS[target], reproducible=True):
                 takes_gradients = kernel in ("backward", "backward_deterministic")
                 for needs in _GRADIENTS if takes_gradients else (ALL_GRADIENTS,):
                     name = f"{kernel} for {target}" + (f" with gradients {needs}" if needs != ALL_GRADIENTS else "")

@@ -52,8 +52,10 @@ def cpu_flags() -> list[str]:
         said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stderr
     except (OSError, subprocess.CalledProcessError) as error:
         raise RuntimeError("the CPU kernels need gcc on the PATH to be compiled") from error
-    words = next(line for line in said.splitlines() if "cc1" in line and "-march=" in line).split()
-    machine = [word for word in words if word.startswith("-m") and not word.startswith("-mtune=")]
+    line = next((line for line in said.splitlines() if "cc1" in line and "-march=" in line), None)
+    if line is None:
+        raise RuntimeError("the CPU kernels need GNU gcc to be compiled, and `gcc` on the PATH is another compiler")
+    machine = [word for word in line.split() if word.startswith("-m") and not word.startswith("-mtune=")]
     return [*CPU_FLAGS, *machine]
 
 
@@ -137,13 +139,6 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torc
     return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
-def kernel_output(shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> torch.Tensor:
-    """Memory for a result in `dtype`, which every caller fills whole; float32 on the CPU, to be rounded once."""
-    if like.device.type == "cpu" and dtype.is_floating_point:
-        dtype = torch.float32
-    return torch.empty(shape, dtype=dtype, device=like.device)
-
-
 def check_tensor(
     name: str,
     tensor: torch.Tensor,
@@ -167,10 +162,10 @@ def check_tensor(
     if tensor.dtype not in dtypes:
         expected = " or ".join(str(dtype) for dtype in dtypes)
         raise TypeError(f"`{name}` must be {expected}, got {tensor.dtype}")
+    if tensor.layout != torch.strided:
+        raise TypeError(f"`{name}` must be a dense tensor, got layout {tensor.layout}")
     if like is not None and tensor.device != like.device:
         raise ValueError(f"`{name}` must be on {like.device} as the queries are, got {tensor.device}")
-    if like is None and tensor.layout != torch.strided:
-        raise TypeError(f"`{name}` must be a dense tensor, got layout {tensor.layout}")
 
 
 def check_heads_and_dim(name: str, tensor: torch.Tensor) -> None:

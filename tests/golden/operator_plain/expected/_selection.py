@@ -5,10 +5,11 @@
 # mypy: disable-error-code="import-untyped, import-not-found, no-any-return, valid-type"
 """The selection kernel: one block finds the keys of highest score of one row, in order.
 
-It reads a row once and lets few keys through. Its threads share the row out into groups, at least twice as many
-as keys are wanted, and keep each group's greatest score: the K-th greatest of those is a bound that at least K scores
-reach, and on most rows hardly more. The scores at or above it are put in order. A row on which too many reach it
-(thousands of equal scores, say) is narrowed by radix bins over the keys, then over the columns, to any K exactly.
+It reads a row once where the row fits its registers, else twice, and lets few keys through. Its threads share the row
+out into groups, at least twice as many as keys are wanted, and keep each group's greatest score: the K-th greatest of
+those is a bound that at least K scores reach, and on most rows hardly more. The scores at or above it are put in order.
+A row on which too many reach it (thousands of equal scores, say) is narrowed by radix bins over the keys, then over the
+columns, to any K exactly.
 """
 
 from dataclasses import dataclass

@@ -22,6 +22,7 @@ from .tilelang_indexer_fwd import (
 
 TOPK = 7
 COMPRESS_RATIO = 128
+INPUT_NAMES = ("index_q", "index_k", "weights")  # of V4IndexerFunction and v4_lighting_indexer
 
 
 class V4IndexerFunction(torch.autograd.Function):
@@ -56,9 +57,8 @@ class V4IndexerFunction(torch.autograd.Function):
         query_offset: int = 0,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Scores [B, S, K] float32 and indices [B, S, K] int32; a given index out of sight comes back as −1."""
-        arguments = (index_q, index_k, weights, compress_ratio, topk, topk_indices, query_offset)
-        _ops.check(*arguments)
-        scores, indices = _ops.select(*arguments)
+        inputs = (index_q, index_k, weights)
+        scores, indices = _ops.checked_select(*inputs, compress_ratio, topk, topk_indices, query_offset, INPUT_NAMES)
         ctx.save_for_backward(index_q, index_k, weights, indices)
         ctx.mark_non_differentiable(indices)
         return scores, indices
@@ -99,10 +99,7 @@ def lightning_indexer(
         TypeError, ValueError: an argument of a wrong dtype, shape, device or range, named in the message.
         RuntimeError: no kernel for the tensors' device.
     """
-    arguments = (q, k, weights, COMPRESS_RATIO, TOPK, topk_indices, query_offset)
-    _ops.check(*arguments)
-    scores, indices = _ops.select(*arguments)
-    return scores, indices
+    return _ops.checked_select(q, k, weights, COMPRESS_RATIO, TOPK, topk_indices, query_offset)
 
 
 class LightningIndexer:
@@ -141,9 +138,14 @@ class LightningIndexer:
 
 
 def warmup(device: torch.device | str = "cpu") -> None:
-    """Compile the kernels for `device` now, for those who would rather not wait in the first step."""
+    """Compile the kernels of a training step on `device` now, for those who would rather not wait in the first one.
+
+    Left for their first use: a backward that some input needs no gradient of, and reproducible sums on a GPU.
+    """
     target = _runtime.target_for(torch.device(device))
     tl_indexer_fwd_impl(_runtime.HEADS, _runtime.DIM, target=target)
+    if tilelang_indexer_topk.schedule_for(target, TOPK) is not None:
+        tilelang_indexer_topk.tl_indexer_topk_impl(TOPK, target=target)
     tl_indexer_bwd_impl(_runtime.HEADS, _runtime.DIM, TOPK, target=target)
 
 
@@ -178,7 +180,4 @@ def v4_lighting_indexer(
         scores [B, S, K] float32, differentiable in q, k and weights, and indices [B, S, K] int32, K = min(topk, N) or
         the width of topk_indices. A column without a key holds −inf and −1.
     """
-    arguments = (index_q, index_k, weights, compress_ratio, topk, topk_indices, 0)
-    _ops.check(*arguments)
-    scores, indices = _ops.select(*arguments)
-    return scores, indices
+    return _ops.checked_select(index_q, index_k, weights, compress_ratio, topk, topk_indices, 0, INPUT_NAMES)
