@@ -13,6 +13,7 @@ from v4gen.cli import main
 from v4gen.digest import digest_bytes
 from v4gen.emit.lock import Evidence, read_lock
 from v4gen.emit.package import FILES
+from v4gen.read.spec import Spec
 from v4gen.run import toolchain
 from v4gen.run.compile import KernelReport, Stage
 from v4gen.run.evidence import CaseResult, Measurement, Validation
@@ -46,7 +47,7 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     stages = SimpleNamespace(error=0.0, problem="", asked=[])
 
     def compile_kernels(
-        executor: object, folder: Path, targets: Sequence[str], nvcc: Path | None
+        executor: object, spec: Spec, folder: Path, targets: Sequence[str], nvcc: Path | None
     ) -> Iterator[KernelReport]:
         stages.asked.append((folder.name, tuple(targets), nvcc))
         for target in targets:

@@ -149,6 +149,7 @@ ADDED = [
     Row("targets: cpu", "not-a-list", 10, "found `cpu`"),
     Row("targets: [cpu, sm_90]", "unknown-value", 16, "`targets[1]` must be one of", "did you mean `sm_90a`?"),
     Row("targets: [cpu, sm_80, cpu]", "duplicate-target", 23, "target `cpu` is given twice"),
+    Row("schedule: {sm_80: {a: 1}}", "schedule-target", 11, "`schedule.sm_80` pins the schedule of a target"),
     Row("schedule: {tpu: {a: 1}}", "unknown-key", 12, "unknown key `tpu` in `schedule`"),
     Row("schedule: {cpu: {A: 1}}", "bad-name", 18, "the schedule name `A`"),
     Row("schedule: {cpu: {a: 01}}", "not-an-integer", 21, "`schedule.cpu.a` must be an integer from 0 to 2147483647"),

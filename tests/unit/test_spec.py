@@ -56,13 +56,13 @@ def test_every_key_can_be_given() -> None:
         TEXT + 'interface: operator\ndescription: \'a: """ {{ }} \\\'\norigin: >-\n  two\n  lines\nlayout: "SBHD"\n'
         "mask: causal\nwidth: min\norder: index\ndtype: float16\nweight_scale: 0.125\nactivation: relu\n"
         "head_weights: true\npooling: none\nbackward: {deterministic: true}\nforward: {scratch_mib: 65536}\n"
-        "targets: [gfx942]\nschedule:\n  sm_90a: {block_n: 64, stages: 0}\n",
+        "targets: [gfx942, sm_90a]\nschedule:\n  sm_90a: {block_n: 64, stages: 0}\n",
         "x.yaml",
     )
     assert spec.description == 'a: """ {{ }} \\'
     assert spec.origin == "two lines"
     assert spec.schedule["sm_90a"]["block_n"] == 64
-    assert (spec.weight_scale, spec.forward.scratch_mib, spec.targets) == (0.125, 65536, ("gfx942",))
+    assert (spec.weight_scale, spec.forward.scratch_mib, spec.targets) == (0.125, 65536, ("gfx942", "sm_90a"))
 
 
 def test_yaml_details_do_not_change_the_spec() -> None:

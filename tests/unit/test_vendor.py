@@ -44,7 +44,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_repository_checks_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("vendor", "model", "one.yaml", "tiny", "--specs", "indexers", "--output", "src/kernels")
     assert result.exit_code == 0
-    for step in ("commit", "from src.kernels.one import lightning_indexer", "v4gen check"):
+    for step in ("commit", "from kernels.one import lightning_indexer", "v4gen check"):
         assert step in result.stdout
     assert (model / "indexers" / "one.yaml").read_text() == SPEC
     assert (model / "indexers" / SCHEMA_FILE).is_file()
