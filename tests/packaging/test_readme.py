@@ -44,3 +44,9 @@ def test_readme_shows_the_shipped_spec() -> None:
     shown = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert shown
     assert shown[1] == (ROOT / "specs/deepseek_v4_flash.yaml").read_text(encoding="utf-8")
+
+
+def test_the_first_screen_shows_what_the_commands_print() -> None:
+    for name in ("demo", "test"):
+        block = README.partition(f"<!-- output: {name} -->")[2].partition("<!-- /output -->")[0]
+        assert block.strip("`text \n"), f"nothing is shown for `make {name}`"
