@@ -9,6 +9,7 @@ from torch import Tensor
 
 from v4gen.generated.tiny import _ops, lightning_indexer
 from v4gen.generated.tiny.tilelang_indexer import V4IndexerFunction, v4_lighting_indexer
+from v4gen.generated.tiny.tilelang_indexer_bwd import batched_indexer_bwd
 
 pytestmark = pytest.mark.xdist_group("tiny")
 
@@ -143,3 +144,12 @@ def test_gradients_can_be_replayed_at_given_indices() -> None:
         list(torch.autograd.grad(scores, [q, k, weights], grad)),
         list(torch.autograd.grad(replayed, [q, k, weights], grad)),
     )
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_void_columns_contribute_nothing_beside_a_query_that_is_not_finite(value: float) -> None:
+    q, k, weights = (t.detach() for t in leaves(12))
+    q[:] = value
+    void = torch.tensor([-1, k.shape[0], -7]).expand(2, 12, 3).int()
+    for gradient in batched_indexer_bwd(q, weights, k, void, torch.full(void.shape, torch.nan)):
+        assert not gradient.any()

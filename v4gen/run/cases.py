@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import isqrt
 from typing import TYPE_CHECKING, Literal
 
 from v4gen.run.golden import GOLDEN_TABLES, Golden
@@ -27,6 +28,7 @@ Values = Literal[
     "enormous",
     "minute",
     "low mantissa",
+    "stripes",
     "NaN in a key",
     "NaN in a query",
     "NaN in a weight",
@@ -44,6 +46,9 @@ OPERATIONS_PER_CASE = 8e9
 SCORES_PER_CASE = 1 << 20
 """Most elements of a case's score matrix."""
 
+MANY_KEYS = 9001
+"""More keys than a selection puts in order at a time, whatever the top-k."""
+
 LAST_OFFSET = 2**31 - 1000
 """Positions are int32; with huge windows this offset sees fewer keys than asked for."""
 
@@ -53,7 +58,7 @@ class Case:
     """One line of the matrix.
 
     `keys` is N; queries stand at `query_offset`, `query_offset` + 1, ...; `ratio` and `topk` are the spec's, except in
-    cases that set them at run time through the seed's function.
+    cases that set them at run time through the seed's function. Replay names at most `given_columns` keys a query.
     """
 
     name: str
@@ -65,6 +70,7 @@ class Case:
     query_offset: int = 0
     values: Values = "normal"
     given: Given = "none"
+    given_columns: int = 24
     gradient: GradientKind = "dense"
     view: View = "contiguous"
     seed: int = 0
@@ -98,7 +104,7 @@ def case_matrix(spec: Spec) -> tuple[Case, ...]:
     """
     # a shape is its size, so it is left out where it costs too much; any other case makes its point with fewer queries
     shapes = [case for case in _shapes(spec) if _affordable(case, spec) == case]
-    families = (_around_topk, _values, _given_indices, _gradients, _views, _run_time_constants, _golden)
+    families = (_around_topk, _values, _long_rows, _given_indices, _gradients, _views, _run_time_constants, _golden)
     others = [_affordable(case, spec) for family in families for case in family(spec)]
     cases = tuple(replace(case, seed=seed) for seed, case in enumerate(shapes + others))
     if len({case.name for case in cases}) != len(cases):
@@ -154,6 +160,7 @@ def _shapes(spec: Spec) -> Iterator[Case]:
     yield _late(spec, "many tiles of keys", 1021, queries=2)
     scratch_scores = spec.forward.scratch_mib * 2**20 // 4
     yield _late(spec, "more scores than scratch", scratch_scores // 67 + 1, queries=67)
+    yield _causal(spec, "a sequence longer than scratch", isqrt(scratch_scores * ratio) + 67)
 
 
 def _around_topk(spec: Spec) -> Iterator[Case]:
@@ -187,13 +194,28 @@ def _values(spec: Spec) -> Iterator[Case]:
     yield replace(_late(spec, "inf below zero", min(middle, spec.topk)), values="inf below zero")
 
 
+def _long_rows(spec: Spec) -> Iterator[Case]:
+    """Thousands of candidates a row: more than any tile, bin or list that a selection works in holds."""
+    many = _late(spec, "thousands of keys", MANY_KEYS, queries=2)
+    yield many
+    yield replace(many, name="thousands of tied keys", values="ties")
+    yield replace(many, name="thousands of zeros", values="plateaus")
+    yield replace(many, name="thousands of scores in one octave", values="stripes")
+    yield replace(many, name="thousands of keys and an inf", values="inf in a key")
+
+
 def _given_indices(spec: Spec) -> Iterator[Case]:
+    ratio = spec.compress_ratio
     yield replace(_late(spec, "replay", _deep_keys(spec), batch=2), given="replay")
     yield replace(_causal(spec, "void indices", 45, batch=2), given="void")
     yield replace(_causal(spec, "void indices, exact", 45, batch=2), given="void", values="integers")
     yield replace(_late(spec, "void indices beside inf", 41), given="void", values="inf in a key")
     yield replace(_late(spec, "duplicate indices", 41, batch=2), given="duplicates")
     yield replace(_late(spec, "duplicate indices, exact", 41), given="duplicates", values="integers")
+    wide = _late(spec, "replay of many keys", 301, queries=3, batch=2)
+    yield replace(wide, given="replay", given_columns=300)
+    if ratio > 1:
+        yield replace(_causal(spec, "indices below one window", ratio - 1), given="void", keys=2)
     yield replace(_causal(spec, "indices without a key", 5), given="void", keys=0)
 
 

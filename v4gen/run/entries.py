@@ -59,6 +59,8 @@ def _seed_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
     starts, ends = subject.key_ranges()
     batched = fwd.batched_indexer_fwd(inputs.q, inputs.k, inputs.weights, starts, ends)
     yield same("batched_indexer_fwd", batched, matrix)
+    if subject.case.values == "normal":
+        yield from _any_ranges(subject, matrix)
     if subject.case.query_offset == 0:
         made = fwd._make_causal_cu_seqlens(subject.case.queries, subject.case.keys, subject.case.ratio, subject.device)
         yield same("_make_causal_cu_seqlens, starts", made[0], starts)
@@ -76,6 +78,26 @@ def _seed_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
     yield same("indexer_fwd_interface, not cleaned", raw.masked_fill(~visible, -torch.inf), matrix[sample])
     if all(bool(t.isfinite().all()) for t in (q, k, weights)):
         yield none_of("unwritten scores, not cleaned", raw.isnan() | (raw == torch.inf), raw)
+
+
+def _any_ranges(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
+    """Ranges that start anywhere, are empty, or reach beyond the keys, beside one that is all keys."""
+    inputs, queries, keys = subject.inputs, subject.case.queries, subject.case.keys
+    generator = torch.Generator().manual_seed(3000 + subject.case.seed)
+    starts = torch.randint(-3, keys + 2, (queries,), generator=generator, dtype=torch.int32)
+    ends = starts + torch.randint(-1, keys + 3, (queries,), generator=generator, dtype=torch.int32)
+    every, last = torch.zeros_like(starts), torch.full_like(ends, keys)
+
+    def scores(first: Tensor, end: Tensor) -> Tensor:
+        device = subject.device
+        batched = subject.package.fwd.batched_indexer_fwd
+        result: Tensor = batched(inputs.q, inputs.k, inputs.weights, first.to(device), end.to(device))
+        return result.cpu()
+
+    whole, matrix, column = scores(every, last), matrix.cpu(), torch.arange(keys)
+    yield same("scores of all keys", whole.masked_fill(~subject.visible, -torch.inf), matrix)
+    inside = (column >= starts[:, None]) & (column < ends[:, None])
+    yield same("scores of any ranges", scores(starts, ends), whole.masked_fill(~inside, -torch.inf))
 
 
 def sample_backward(

@@ -25,7 +25,7 @@ GUARD = 256
 """Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
 
 SEQUENCE_FIRST = "SBHD"
-EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "golden"})
+EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "stripes", "golden"})
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,13 @@ def _low_mantissa(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Genera
     return q, k, weights
 
 
+def _stripes(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """Long positive sums, close to each other, but for every 32nd key, which is zero."""
+    q, k, weights = _counting(q, k, weights, generator)
+    k[:, ::32] = 0
+    return q, k, weights
+
+
 def _negative(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
     return q, k, -weights.abs()
 
@@ -190,6 +197,7 @@ _SHAPERS: dict[Values, _Shaper] = {
     "ties": _ties,
     "plateaus": _plateaus,
     "low mantissa": _low_mantissa,
+    "stripes": _stripes,
     "negative weights": _negative,
     "huge": _scaled(2.0**7, 2.0**7, 4),
     "tiny": _scaled(2.0**-9, 2.0**-9, 2.0**-10),
@@ -211,7 +219,7 @@ def _given_indices(case: Case, generator: torch.Generator) -> Tensor | None:
     """
     if case.given == "none":
         return None
-    columns = min(case.topk, 24)
+    columns = min(case.given_columns, case.keys) if case.given == "replay" else min(case.topk, case.given_columns)
     shape = (case.batch, case.queries, columns)
     noise = torch.rand((case.batch, case.queries, max(case.keys, columns)), generator=generator)
     if case.given == "replay":
