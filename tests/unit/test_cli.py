@@ -74,7 +74,7 @@ def test_generate_writes_what_changed_and_says_so(project: Path) -> None:
     changed.unlink()
     result = run("generate", "specs/two.yaml")
     assert result.exit_code == 0
-    assert result.stdout.splitlines() == [f"wrote {changed.relative_to(project)}", "1 package, 1 files written"]
+    assert result.stdout.splitlines() == [f"wrote {changed.relative_to(project)}", "1 package, 1 file written"]
     assert run_json("generate") == (
         0,
         {"packages": ["one", "two"], "written": [], "removed": [], "conflicts": []},
