@@ -121,12 +121,30 @@ def test_values(key: str, good: tuple[object, ...], bad: tuple[object, ...]) -> 
             make(**{key: value})
 
 
+LEGAL = {("SBHD", "causal"), ("SBHD", "ranges"), ("BSHD", "causal"), ("BSHD", "ranges"), ("THD", "ranges"),
+         ("THD", "varlen")}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["SBHD", "BSHD", "THD"])
+@pytest.mark.parametrize("mask", ["causal", "ranges", "varlen"])
+def test_a_layout_has_its_masks_and_no_other(layout: str, mask: str) -> None:
+    if (layout, mask) in LEGAL:
+        assert make(layout=layout, mask=mask).index_base == "global"
+        return
+    with pytest.raises(ValidationError, match=f"layout `{layout}` has no mask `{mask}`"):
+        make(layout=layout, mask=mask)
+
+
+def test_only_documents_have_an_index_base() -> None:
+    assert make(layout="THD", mask="varlen", index_base="local").index_base == "local"
+    with pytest.raises(ValidationError, match="mask `ranges` has no documents"):
+        make(layout="THD", mask="ranges", index_base="local")
+
+
 def test_the_model_refuses_conflicts_with_their_key() -> None:
     with pytest.raises(ValidationError) as caught:
         make(interface="seed", layout="SBHD", mask="causal", width="topk")
     assert [(error["loc"], error["type"]) for error in caught.value.errors()] == [(("width",), "conflict")]
-    with pytest.raises(ValidationError, match="not supported yet"):
-        make(layout="THD", mask="varlen")
     with pytest.raises(ValidationError, match="layout `THD` has no mask `causal`"):
         make(layout="THD")
 

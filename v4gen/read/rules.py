@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-# (layout, mask) pairs that have a meaning → whether this version emits them.
-PAIRS = {
-    ("SBHD", "causal"): True,
-    ("BSHD", "causal"): True,
-    ("SBHD", "ranges"): False,
-    ("BSHD", "ranges"): False,
-    ("THD", "ranges"): False,
-    ("THD", "varlen"): False,
-}
+# The masks that have a meaning in each layout: packed tokens have documents, and no sequence to be causal in.
+MASKS = {"SBHD": ("causal", "ranges"), "BSHD": ("causal", "ranges"), "THD": ("ranges", "varlen")}
 # What a spec with the seed's names cannot do without.
 SEED_NEEDS = {"layout": "SBHD", "mask": "causal", "width": "min"}
 
@@ -45,16 +38,14 @@ def conflicts(values: Mapping[str, object], written: Collection[str]) -> Iterato
 
 def _pair_conflicts(values: Mapping[str, object]) -> Iterator[Conflict]:
     layout, mask = values.get("layout"), values.get("mask")
-    if layout is None or mask is None:
+    if layout is None or mask is None or mask in MASKS[str(layout)]:
         return
-    ready = PAIRS.get((str(layout), str(mask)))
-    if ready is None:
-        masks = [other for known, other in PAIRS if known == layout]
-        hint = f"layout `{layout}` goes with mask {' or '.join(f'`{other}`' for other in masks)}"
-        yield Conflict("illegal-pair", "mask", "layout", f"layout `{layout}` has no mask `{mask}`", hint)
-    elif not ready:
-        message = f"mask `{mask}` with layout `{layout}` is not supported yet"
-        yield Conflict("not-yet", "mask", "layout", message, "this version emits `causal`, with `SBHD` and `BSHD`")
+    if values.get("interface") == "seed":  # it decides on both
+        return
+    masks = " or ".join(f"`mask: {other}`" for other in MASKS[str(layout)])
+    layouts = " or ".join(f"`layout: {other}`" for other, known in MASKS.items() if mask in known)
+    message = f"layout `{layout}` has no mask `{mask}`"
+    yield Conflict("illegal-pair", "mask", "layout", message, f"write {masks}; mask `{mask}` needs {layouts}")
 
 
 def _seed_conflicts(values: Mapping[str, object], written: Collection[str]) -> Iterator[Conflict]:
