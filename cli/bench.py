@@ -1,37 +1,66 @@
 """v4gen bench: time a package's kernels beside its rivals."""
 
+import random
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from .session import Session, device_option, failure, require_package, require_runtime, session_options
 
+if TYPE_CHECKING:
+    from v4gen.read.spec import Spec
+    from v4gen.run.contest import Shape
+
+SHAPE = ("length", "batch", "offset", "ratio", "topk")
+RIVALS = ("cudnn", "nemo", "torch")
+LENGTH = {"cpu": 1024, "cuda": 16384}
+LARGEST_SEED = 9999
+
+
+def _numbers(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> list[dict[str, int]]:
+    """Each `length=4096,batch=8` as the numbers that it gives; raises BadParameter where it gives something else."""
+    shapes = []
+    for value in values:
+        parts = [part.partition("=") for part in value.split(",")]
+        names = [name for name, _, _ in parts]
+        if not set(names) <= set(SHAPE) or len(set(names)) < len(names) or "length" not in names:
+            expected = ", ".join(f"{name}=…" for name in SHAPE)
+            raise click.BadParameter(f"`{value}`: expected {expected}, each at most once and length always")
+        if wrong := [number for _, _, number in parts if not (number.isascii() and number.isdigit())]:
+            raise click.BadParameter(f"`{value}`: `{wrong[0]}` is no number")
+        shapes.append({name: int(number) for name, _, number in parts})
+    return shapes
+
 
 @click.command("bench")
 @session_options
 @device_option
-@click.option("--length", "lengths", multiple=True, type=click.IntRange(1), help="Tokens of a sequence; may repeat.")
-@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Sequences.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Position of the first token.  [default: 0]")
-@click.option("--ratio", type=click.IntRange(1), help="Compress ratio of the run, instead of the spec's.")
-@click.option("--topk", type=click.IntRange(1, 4096), help="Top-k of the run, instead of the spec's.")
-@click.option("--rival", "rivals", multiple=True, type=click.Choice(["nemo", "torch"]), help="Beside this; may repeat.")
+@click.option(
+    "--shape",
+    "given",
+    multiple=True,
+    callback=_numbers,
+    metavar="length=S[,batch=B][,offset=P][,ratio=R][,topk=K]",
+    help="S queries of each of B sequences, the first at position P; R and K instead of the spec's. May repeat.",
+)
+@click.option("--drawn", type=click.IntRange(1), metavar="N", help="Also N lengths of 4096 to 65536, drawn at random.")
+@click.option("--seed", type=click.IntRange(0), metavar="K", help="What they are drawn with, instead of a new seed.")
+@click.option("--rival", "rivals", multiple=True, type=click.Choice(RIVALS), help="Time it beside; may repeat.")
 @click.option("--sustained", type=float, default=0, metavar="SECONDS", help="Also time calls on end for this long.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the numbers of one SPEC here.")
 @click.option(
-    "--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the times of one SPEC: SVG or PNG."
+    "--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the forwards of one SPEC: SVG or PNG."
 )
 def command(
     arguments: tuple[Path, ...],
     output_folder: Path | None,
     json: bool,
     device: str,
-    lengths: tuple[int, ...],
-    batch: int,
-    offset: int,
-    ratio: int | None,
-    topk: int | None,
+    given: list[dict[str, int]],
+    drawn: int | None,
+    seed: int | None,
     rivals: tuple[str, ...],
     sustained: float,
     record: Path | None,
@@ -39,41 +68,66 @@ def command(
 ) -> None:
     """Time scores, selection, whole forward and backward of the SPECs' packages, as they are on disk.
 
-    A matrix product of the same run is the ceiling. On the CPU everything runs on one core. Lengths are 1024 on the CPU
-    and 16384 on a GPU unless given. A rival that is not installed is left out.
+    A matrix product of the same run is the ceiling. On the CPU everything runs on one core. Without shapes the length
+    is 1024 on the CPU and 16384 on a GPU. A rival is timed only if it gives the package's own results; one that does
+    not, that is not installed or that a shape does not suit is left out, with the reason.
     """
     session = Session(arguments, json, output_folder)
+    if drawn and seed is None:
+        seed = random.randint(0, LARGEST_SEED)
     with session.errors():
         from v4gen.read.reader import read_specs
-        from v4gen.report.bench import bench_table
+        from v4gen.report.bench import bench_report
         from v4gen.run.bench import bench_package
-        from v4gen.run.contest import Shape
+        from v4gen.run.rivals import rival_versions
 
         specs = read_specs(session.paths)
-        if (record or chart) and len(specs) != 1:
-            raise failure("one-spec", "`--record` and `--chart` take one SPEC", "name the one to write about")
-        if chart and chart.suffix not in (".svg", ".png"):
-            raise failure("chart-format", f"`{chart}` is no chart's name", "let it end in .svg or .png")
+        _check_usage(len(specs), drawn, seed, record, chart)
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)
-        lengths = lengths or ((1024,) if device == "cpu" else (16384,))
+        if drawn and not json:
+            session.console.print(f"shapes drawn with --seed {seed}")
         results = {}
         for spec in specs:
-            shapes = [Shape(batch, n, offset, ratio or spec.compress_ratio, topk or spec.topk) for n in lengths]
-            timings = bench_package(session.output / spec.name, spec, device, shapes, rivals, sustained)
-            results[spec.name] = [timing.as_data() for timing in timings]
+            shapes = _shapes(spec, device, given, drawn, seed)
+            contest = bench_package(session.output / spec.name, spec, device, shapes, rivals, sustained)
+            results[spec.name] = {"seed": seed, "rivals": rival_versions(rivals), **contest.as_data()}
             if not json:
-                session.console.print(bench_table(spec.name, device, timings))
+                session.console.print(bench_report(spec.name, device, contest))
         if record:
             from v4gen.run.record import make_record, write_record
 
             command_line = ["v4gen", *sys.argv[1:]]
-            (timed,) = results.values()
-            write_record(record, make_record("timings", timed, device, session.output / specs[0].name, command_line))
+            (result,) = results.values()
+            write_record(record, make_record("bench", result, device, session.output / specs[0].name, command_line))
         if chart:
             from v4gen.report.chart import write_chart
 
-            write_chart(chart, f"{specs[0].name} on {device}", timings)
+            write_chart(chart, f"{specs[0].name} on {device}: forward", contest)
     if json:
-        session.print_json({"timings": results})
+        session.print_json({"results": results})
+
+
+def _check_usage(specs: int, drawn: int | None, seed: int | None, record: Path | None, chart: Path | None) -> None:
+    """Raise DiagnosticError where the options do not go together."""
+    if (record or chart) and specs != 1:
+        raise failure("one-spec", "`--record` and `--chart` take one SPEC", "name the one to write about")
+    if chart and chart.suffix not in (".svg", ".png"):
+        raise failure("chart-format", f"`{chart}` is no chart's name", "let it end in .svg or .png")
+    if seed is not None and not drawn:
+        raise failure("bad-usage", "`--seed` is for `--drawn`", "say how many shapes to draw")
+
+
+def _shapes(
+    spec: "Spec", device: str, given: list[dict[str, int]], drawn: int | None, seed: int | None
+) -> "list[Shape]":
+    from v4gen.run.contest import Shape, drawn_shapes
+
+    try:
+        shapes = [Shape.of(spec, **numbers) for numbers in given]
+    except ValueError as error:
+        raise failure("bad-shape", f"`--shape`: {error}") from error
+    if drawn and seed is not None:
+        shapes += drawn_shapes(spec, drawn, seed)
+    return shapes or [Shape.of(spec, length=LENGTH[device])]

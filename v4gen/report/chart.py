@@ -1,20 +1,28 @@
-"""Timings as a chart: time against sequence length, a panel a task, a line a contestant."""
+"""The whole forward as a chart: time against length, a colour a contestant."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
-from v4gen.run.bench import MATMUL, OURS, Timing
+from v4gen.run.bench import OURS, Contest
+from v4gen.run.contest import Shape
 
-PANELS = ("forward", "scores", "select", "backward")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 # Okabe and Ito's palette, which colour-blind readers can tell apart; v4gen first.
 COLORS = ("#0072B2", "#D55E00", "#999999", "#009E73")
+STYLES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+Line = list[tuple[int, float]]  # length, milliseconds
 
 
-def write_chart(path: Path, title: str, timings: Sequence[Timing]) -> None:
+def write_chart(path: Path, title: str, contest: Contest) -> None:
     """Write the chart as SVG or PNG, by the ending of `path`; equal timings give equal bytes.
 
-    Raises DiagnosticError where matplotlib is not installed.
+    A line joins shapes that differ in length alone. Raises DiagnosticError where matplotlib is not installed.
     """
     try:
         import matplotlib
@@ -24,13 +32,9 @@ def write_chart(path: Path, title: str, timings: Sequence[Timing]) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    shown = [task for task in PANELS if any(timing.task == task for timing in timings)]
     with matplotlib.rc_context({"svg.hashsalt": "v4gen", "svg.fonttype": "none", "font.size": 10}):
-        figure, axes = pyplot.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.8), squeeze=False)
-        for axis, task in zip(axes[0], shown, strict=True):
-            _draw(axis, task, timings)
-        axes[0][0].set_ylabel("milliseconds")
-        axes[0][0].legend(frameon=False)
+        figure, axis = pyplot.subplots(figsize=(6.4, 4.2))
+        _draw(axis, contest)
         figure.suptitle(title, x=0.01, ha="left")
         figure.tight_layout()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,20 +42,42 @@ def write_chart(path: Path, title: str, timings: Sequence[Timing]) -> None:
         pyplot.close(figure)
 
 
-def _draw(axis: object, task: str, timings: Sequence[Timing]) -> None:
-    from matplotlib.axes import Axes
+def lines(contest: Contest) -> Iterator[tuple[str, str, Line]]:
+    """Who, of which shapes, and its forwards by length; v4gen first."""
+    contestants = sorted({t.who for t in contest.timings if t.task == "forward"}, key=lambda who: (who != OURS, who))
+    for family in dict.fromkeys(map(_family, contest.shapes)):
+        members = [shape for shape in contest.shapes if _family(shape) == family]
+        for who in contestants:
+            timed = (contest.find("forward", who, shape) for shape in members)
+            if line := sorted((timing.shape.length, timing.median_ms) for timing in timed if timing):
+                yield who, family, line
+
+
+def _family(shape: Shape) -> str:
+    offset = f", from {shape.offset}" if shape.offset else ""
+    return f"batch {shape.batch}, ratio {shape.ratio}, top-k {shape.topk}{offset}"
+
+
+def _draw(axis: "Axes", contest: Contest) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    assert isinstance(axis, Axes)
-    contestants = sorted({t.who for t in timings if t.task != MATMUL}, key=lambda who: (who != OURS, who))
-    for who, color in zip(contestants, COLORS, strict=False):
-        points = sorted((t.queries, t.median_ms) for t in timings if (t.task, t.who) == (task, who))
-        if points:
-            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, color=color, label=who)
-    lengths = sorted({t.queries for t in timings})
-    axis.set(title=task, xscale="log", yscale="log", xlabel="tokens", xticks=lengths)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: f"{tokens / 1024:g}k"))
+    drawn = list(lines(contest))
+    contestants, families = (list(dict.fromkeys(line[part] for line in drawn)) for part in (0, 1))
+    for who, family, line in drawn:
+        kind = families.index(family)
+        axis.plot(
+            *zip(*line, strict=True),
+            color=COLORS[contestants.index(who) % len(COLORS)],
+            linestyle=STYLES[kind % len(STYLES)],
+            marker=MARKERS[kind % len(MARKERS)],
+            markersize=4,
+            label=f"{who}, {family}" if len(families) > 1 else who,
+        )
+    lengths = sorted({length for *_, line in drawn for length, _ in line})
+    axis.set(xscale="log", yscale="log", xlabel="queries", ylabel="milliseconds", xticks=lengths)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda tokens, _: f"{tokens / 1024:.3g}k"))
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.grid(visible=True, which="major", alpha=0.3)
     axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8)

@@ -3,17 +3,22 @@
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from v4gen.plan.cost import backward_flops, scores_flops
-from v4gen.run.contest import RIVALS, Problem, Shape, Tasks, package_tasks
+from v4gen.run.agreement import disagreement
+from v4gen.run.contest import Answers, Problem, Shape, Unfit
 from v4gen.run.lower import quiet
 from v4gen.run.package import Package, imported_package
+from v4gen.run.rivals import RIVALS
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
+
+_T = TypeVar("_T")
 
 ROUNDS = {"cpu": 9, "cuda": 7}
 # A burst on a GPU lasts as long for everybody: a short one runs at clocks that a long one does not hold. Between
@@ -23,6 +28,7 @@ REST_SECONDS = 0.2
 MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
 MATMUL = "matmul"
 OURS = "v4gen"
+EVERY_TASK = "all"
 MIB = 1 << 20
 
 
@@ -37,9 +43,7 @@ class Timing:
 
     task: str
     who: str
-    batch: int
-    queries: int
-    keys: int
+    shape: Shape
     median_ms: float
     fastest_ms: float
     slowest_ms: float
@@ -52,19 +56,74 @@ class Timing:
         """10⁹ operations a second at the median; 0 where none are counted."""
         return self.flops / self.median_ms / 1e6
 
-    def as_data(self) -> dict[str, Any]:
+
+@dataclass(frozen=True)
+class Skip:
+    """Why a task (or EVERY_TASK) of a contestant has no timing at a shape: absent, unfit, out of memory or wrong."""
+
+    task: str
+    who: str
+    shape: Shape
+    reason: str
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What a run found, in the order of its shapes."""
+
+    timings: tuple[Timing, ...]
+    skips: tuple[Skip, ...]
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        return tuple(dict.fromkeys(timing.shape for timing in self.timings))
+
+    def find(self, task: str, who: str, shape: Shape) -> Timing | None:
+        return next((t for t in self.timings if (t.task, t.who, t.shape) == (task, who, shape)), None)
+
+    def share(self, timing: Timing) -> float | None:
+        """Its rate beside that of the matrix product of the same shape; None where no operations are counted."""
+        ceiling = self.find(MATMUL, "torch", timing.shape)
+        return timing.gflops / ceiling.gflops if timing.flops and ceiling else None
+
+    def ratio(self, timing: Timing) -> float | None:
+        """How many times as long as the package it took; None where the package has no such task."""
+        ours = self.find(timing.task, OURS, timing.shape)
+        return timing.median_ms / ours.median_ms if ours else None
+
+    def as_data(self) -> dict[str, list[dict[str, Any]]]:
         """JSON-ready data, keys in a fixed order."""
-        return asdict(self) | {"gflops": round(self.gflops, 2)}
+        skips = [{"task": s.task, "who": s.who, **s.shape.as_data(), "reason": s.reason} for s in self.skips]
+        return {"timings": [self._timing_data(timing) for timing in self.timings], "skipped": skips}
+
+    def _timing_data(self, timing: Timing) -> dict[str, Any]:
+        share, ratio = self.share(timing), self.ratio(timing)
+        return {
+            "task": timing.task,
+            "who": timing.who,
+            **timing.shape.as_data(),
+            "median_ms": timing.median_ms,
+            "fastest_ms": timing.fastest_ms,
+            "slowest_ms": timing.slowest_ms,
+            "sustained_ms": timing.sustained_ms,
+            "flops": timing.flops,
+            "extra_mib": timing.extra_mib,
+            "gflops": round(timing.gflops, 2),
+            "of_matmul": None if share is None else round(share, 4),
+            "of_v4gen": None if ratio is None else round(ratio, 4),
+        }
 
 
 @dataclass(frozen=True)
 class Job:
-    """Something to time: a call, by whom, and what it costs."""
+    """Something to time: a call that has run before, what it costs, and how many of them make a burst."""
 
     task: str
     who: str
     call: Callable[[], Any]
     flops: int
+    extra_mib: float
+    burst: int
 
 
 def bench_package(
@@ -74,57 +133,81 @@ def bench_package(
     shapes: Sequence[Shape],
     rivals: Sequence[str] = (),
     sustained_seconds: float = 0,
-) -> tuple[Timing, ...]:
+) -> Contest:
     """Scores, selection, whole forward and backward of the package in `folder`, and the same of `rivals`, at `shapes`.
 
     The matrix product is torch's: on the CPU in float32 on one thread, as the kernels are; else in the spec's dtype.
-    A rival that is not installed, or does not take the shape, has no timings.
+    A rival is timed only at what it gives the package's own results of.
     """
     import torch
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1 if device == "cpu" else threads)
+    timings: list[Timing] = []
+    skips: list[Skip] = []
     try:
         with imported_package(folder) as package, quiet():
-            return tuple(
-                timing
-                for shape in shapes
-                for timing in _bench_shape(package, Problem(spec, shape, device), rivals, sustained_seconds)
-            )
+            for shape in shapes:
+                jobs, left_out = _line_up(package, Problem(spec, shape, device), rivals)
+                timings += _time_all(jobs, shape, device, sustained_seconds)
+                skips += left_out
+                del jobs  # and the tensors of this shape with them
+                _free(device)
     finally:
         torch.set_num_threads(threads)
+    return Contest(tuple(timings), tuple(skips))
 
 
-def _bench_shape(package: Package, problem: Problem, rivals: Sequence[str], sustained_seconds: float) -> list[Timing]:
-    shape, device = problem.shape, problem.device
-    contestants: dict[str, Tasks | None] = {OURS: package_tasks(package, problem)}
-    contestants |= {name: RIVALS[name](package, problem) for name in rivals}
-    jobs = [_matmul_job(problem)]
-    for who, tasks in contestants.items():
-        jobs += [Job(task, who, call, _flops(task, problem)) for task, call in (tasks or {}).items()]
-    extra = [_extra_memory(job.call, device) for job in jobs]  # also the warm-up
-    bursts = [_burst_length(job.call, device) for job in jobs]
-    rounds = [[_time(job.call, n, device) for job, n in zip(jobs, bursts, strict=True)] for _ in range(ROUNDS[device])]
-    timings = []
-    for position, job in enumerate(jobs):
-        times = sorted(entry[position] for entry in rounds)
-        sustained = _sustained(job.call, times[0], device, sustained_seconds) if sustained_seconds else 0.0
-        timings.append(
-            Timing(
-                job.task,
-                job.who,
-                shape.batch,
-                shape.queries,
-                shape.keys,
-                statistics.median(times),
-                times[0],
-                times[-1],
-                sustained,
-                job.flops,
-                extra[position],
-            )
-        )
-    return timings
+def _line_up(package: Package, problem: Problem, rivals: Sequence[str]) -> tuple[list[Job], list[Skip]]:
+    """Everybody's tasks on the problem, each run twice; the package's own may fail as Unfit alone."""
+    answers = Answers(package, problem)
+    jobs, skips = [_matmul_job(problem)], []
+    for task, call in answers.tasks().items():
+        try:
+            jobs.append(_job(task, OURS, call, problem))
+        except Unfit as error:
+            skips.append(Skip(task, OURS, problem.shape, str(error)))
+    for who in rivals:
+        tasks, reason = _attempt(partial(RIVALS[who].tasks, problem, answers), problem.device)
+        if tasks is None:
+            skips.append(Skip(EVERY_TASK, who, problem.shape, reason))
+        for task, call in (tasks or {}).items():
+            job, reason = _attempt(partial(_admitted, task, who, call, problem, answers), problem.device)
+            if job is None:
+                skips.append(Skip(task, who, problem.shape, reason))
+            else:
+                jobs.append(job)
+    return jobs, skips
+
+
+def _admitted(task: str, who: str, call: Callable[[], Any], problem: Problem, answers: Answers) -> Job:
+    """The job of a rival's task; raises Unfit where it does other work than the package."""
+    if wrong := disagreement(task, call(), problem, answers):
+        raise Unfit(f"wrong: {wrong}")
+    return _job(task, who, call, problem)
+
+
+def _attempt(work: Callable[[], _T], device: str) -> tuple[_T | None, str]:
+    """What a rival's code gives, or None and why it gives nothing: its faults are not the run's."""
+    import torch
+
+    try:
+        return work(), ""
+    except Unfit as error:
+        reason = str(error)
+    except (torch.OutOfMemoryError, MemoryError):
+        reason = "out of memory"
+    except Exception as error:
+        reason = " ".join(f"raised {type(error).__name__}: {error}".split())
+    _free(device)  # what the traceback held
+    return None, reason
+
+
+def _free(device: str) -> None:
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
 
 
 def _matmul_job(problem: Problem) -> Job:
@@ -133,7 +216,7 @@ def _matmul_job(problem: Problem) -> Job:
     size = MATMUL_SIZE[problem.device]
     dtype = torch.float32 if problem.device == "cpu" else problem.dtype
     matrix = torch.randn(size, size, device=problem.device).to(dtype)
-    return Job(MATMUL, "torch", lambda: matrix @ matrix, 2 * size**3)
+    return _job(MATMUL, "torch", lambda: matrix @ matrix, problem)
 
 
 def _flops(task: str, problem: Problem) -> int:
@@ -142,34 +225,49 @@ def _flops(task: str, problem: Problem) -> int:
         "scores": scores_flops(spec.heads, spec.dim, shape.pairs),
         "forward": scores_flops(spec.heads, spec.dim, shape.pairs),
         "backward": backward_flops(spec.heads, spec.dim, shape.selected),
+        MATMUL: 2 * MATMUL_SIZE[problem.device] ** 3,
     }
     return counts.get(task, 0)
 
 
-def _extra_memory(call: Callable[[], Any], device: str) -> float:
-    """MiB at the peak of a call beyond what it returns; -1 on the CPU, where torch does not count."""
+def _job(task: str, who: str, call: Callable[[], Any], problem: Problem) -> Job:
+    """Run the call twice: once to compile, once to see its memory and how many of it make a burst."""
+    device = problem.device
+    call()
+    extra, milliseconds = _rehearse(call, device)
+    burst = 1 if device == "cpu" else max(1, round(BURST_SECONDS * 1e3 / milliseconds))
+    return Job(task, who, call, _flops(task, problem), extra, burst)
+
+
+def _rehearse(call: Callable[[], Any], device: str) -> tuple[float, float]:
+    """MiB at the peak of a call beyond what it returns (-1 on the CPU, where torch does not count), and its time."""
     if device == "cpu":
-        call()
-        return -1.0
+        return -1.0, _time(call, 1, device)
     import torch
 
-    call()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
     result = call()
     torch.cuda.synchronize()
+    milliseconds = (time.perf_counter() - start) * 1e3
     peak, kept = torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated() - before
     del result
-    return float(peak - before - kept) / MIB
+    return float(peak - before - kept) / MIB, milliseconds
 
 
-def _burst_length(call: Callable[[], Any], device: str) -> int:
-    return 1 if device == "cpu" else max(1, round(BURST_SECONDS * 1e3 / _time(call, 3, device, rest=False)))
-
-
-def _sustained(call: Callable[[], Any], milliseconds: float, device: str, seconds: float) -> float:
-    return _time(call, max(1, round(seconds * 1e3 / milliseconds)), device, rest=False)
+def _time_all(jobs: Sequence[Job], shape: Shape, device: str, sustained_seconds: float) -> list[Timing]:
+    """A burst of each job in turn, round by round."""
+    rounds = [[_time(job.call, job.burst, device) for job in jobs] for _ in range(ROUNDS[device])]
+    timings = []
+    for job, *times in zip(jobs, *rounds, strict=True):
+        fastest, sustained = min(times), 0.0
+        if sustained_seconds:
+            sustained = _time(job.call, max(1, round(sustained_seconds * 1e3 / fastest)), device, rest=False)
+        spread = (statistics.median(times), fastest, max(times))
+        timings.append(Timing(job.task, job.who, shape, *spread, sustained, job.flops, job.extra_mib))
+    return timings
 
 
 def _time(call: Callable[[], Any], count: int, device: str, *, rest: bool = True) -> float:
@@ -185,7 +283,8 @@ def _time(call: Callable[[], Any], count: int, device: str, *, rest: bool = True
     begin, end = event(enable_timing=True), event(enable_timing=True)
     if rest:
         time.sleep(REST_SECONDS)
-    call()  # so that the first timed launch finds the card awake
+    if count > 1:
+        call()  # so that the first timed launch finds the card awake; a long call hardly notices
     begin.record()
     for _ in range(count):
         call()

@@ -1,15 +1,13 @@
-"""Who is timed: the package and its rivals, each as a set of tasks on one problem."""
+"""What is timed: shapes, random inputs, and the package's own calls on them."""
 
-import sys
+import math
+import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from v4gen.plan.cost import visible_pairs
+from v4gen.plan.cost import SCORE_BYTES, visible_pairs
 from v4gen.run.package import Package
 
 if TYPE_CHECKING:
@@ -18,44 +16,114 @@ if TYPE_CHECKING:
 
     from v4gen.read.spec import Spec
 
+# What each task returns, whoever runs it:
+#   scores    [B, S, N] float32, −inf out of sight
+#   select    scores and indices [B, S, K] of the best columns of `Answers.matrix`, −inf in a column without a key
+#   forward   the same, from q, k and weights
+#   backward  dq, dw and dk, in the layout of q, weights and k
 Tasks = Mapping[str, Callable[[], Any]]
 
-NEMO_KERNELS = "nemo_automodel.components.models.deepseek_v4.kernels"
-TORCH_CHUNK = 512  # queries whose products plain torch holds at once
+RANGES = {
+    "batch": (1, 1 << 20),
+    "length": (1, 1 << 30),
+    "offset": (0, 1 << 30),  # so that a position is an int32
+    "ratio": (1, 1 << 30),
+    "topk": (1, 4096),
+}
+DRAWN_LENGTHS = (4096, 65536)
+# A matrix of all scores is made where it leaves room for the rivals' copies; the package's own forward makes none.
+MATRIX_LIMIT = 16 << 30
+
+
+class Unfit(Exception):
+    """A contestant cannot run here: it is not installed, or does not take the shape. The message says why."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`batch` sequences of `queries` tokens, the first at position `offset`; ratio and top-k of the run."""
+    """`batch` sequences of `length` queries, the first at position `offset`; compress ratio and top-k of the run.
+
+    Raises ValueError when a number is out of range.
+    """
 
     batch: int
-    queries: int
+    length: int
     offset: int
     ratio: int
     topk: int
 
+    def __post_init__(self) -> None:
+        for name, number in asdict(self).items():
+            least, most = RANGES[name]
+            if not least <= number <= most:
+                raise ValueError(f"`{name}` is {number}, expected {least} … {most}")
+
+    @classmethod
+    def of(cls, spec: "Spec", **given: int) -> "Shape":
+        """The given numbers; one sequence at position 0, the spec's ratio and top-k where they are not given."""
+        return cls(**{"batch": 1, "offset": 0, "ratio": spec.compress_ratio, "topk": spec.topk} | given)
+
+    def __str__(self) -> str:
+        offset = f" from {self.offset}" if self.offset else ""
+        return f"B={self.batch} S={self.length}{offset} N={self.keys} r={self.ratio} K={self.topk}"
+
     @property
     def keys(self) -> int:
-        return (self.offset + self.queries) // self.ratio
+        return (self.offset + self.length) // self.ratio
 
     @property
     def pairs(self) -> int:
         """Pairs of query and visible key."""
-        return self.batch * visible_pairs(self.queries, self.keys, self.ratio, self.offset)
+        return self.batch * visible_pairs(self.length, self.keys, self.ratio, self.offset)
 
     @property
     def selected(self) -> int:
         """Pairs of query and selected key."""
-        return self.batch * visible_pairs(self.queries, min(self.topk, self.keys), self.ratio, self.offset)
+        return self.batch * visible_pairs(self.length, min(self.topk, self.keys), self.ratio, self.offset)
+
+    def as_data(self) -> dict[str, int]:
+        """JSON-ready data, keys in a fixed order."""
+        return asdict(self) | {"keys": self.keys}
+
+
+def drawn_shapes(spec: "Spec", number: int, seed: int) -> list[Shape]:
+    """Shapes that nobody tuned for: log-uniform lengths, S and N odd and so no multiple of any tile."""
+    generator = random.Random(seed)
+    least, most = map(math.log, DRAWN_LENGTHS)
+    shapes: list[Shape] = []
+    while len(shapes) < number:
+        shape = Shape.of(spec, length=round(math.exp(generator.uniform(least, most))))
+        if shape.length % 2 and shape.keys % 2:
+            shapes.append(shape)
+    return shapes
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Random normal inputs of one shape in the spec's layout and dtype, and gradients for the selected scores."""
+    """Random normal inputs of one shape in the spec's layout and dtype, and gradients for the selected scores.
+
+    Raises Unfit where packed tokens are to be a batch.
+    """
 
     spec: "Spec"
     shape: Shape
     device: str
+
+    def __post_init__(self) -> None:
+        if self.spec.layout == "THD" and self.shape.batch > 1:
+            raise Unfit("packed tokens (THD) are one batch")
+
+    def batch_first(self, tensor: "Tensor") -> "Tensor":
+        """A view of a tensor of the spec's layout."""
+        if self.spec.layout == "THD":
+            return tensor.unsqueeze(0)
+        return tensor.transpose(0, 1) if self.spec.layout == "SBHD" else tensor
+
+    def in_layout(self, tensor: "Tensor") -> "Tensor":
+        """A view in the spec's layout of a tensor that is batch first."""
+        if self.spec.layout == "THD":
+            return tensor.squeeze(0)
+        return tensor.transpose(0, 1) if self.spec.layout == "SBHD" else tensor
 
     def _normal(self, *sizes: int, seed: int) -> "Tensor":
         import torch
@@ -63,8 +131,10 @@ class Problem:
         generator = torch.Generator(self.device).manual_seed(seed)
         return torch.randn(sizes, generator=generator, device=self.device)
 
-    def _outer(self, sequence: int) -> tuple[int, int]:
-        return (sequence, self.shape.batch) if self.spec.layout == "SBHD" else (self.shape.batch, sequence)
+    def _input(self, tokens: int, *sizes: int, seed: int) -> "Tensor":
+        outer = (tokens, self.shape.batch) if self.spec.layout == "SBHD" else (self.shape.batch, tokens)
+        tensor = self._normal(*outer, *sizes, seed=seed)
+        return tensor.squeeze(0) if self.spec.layout == "THD" else tensor
 
     @property
     def dtype(self) -> "torch.dtype":
@@ -75,109 +145,90 @@ class Problem:
 
     @cached_property
     def q(self) -> "Tensor":
-        return self._normal(*self._outer(self.shape.queries), self.spec.heads, self.spec.dim, seed=1).to(self.dtype)
+        return self._input(self.shape.length, self.spec.heads, self.spec.dim, seed=1).to(self.dtype)
 
     @cached_property
     def k(self) -> "Tensor":
-        return self._normal(*self._outer(self.shape.keys), self.spec.dim, seed=2).to(self.dtype)
+        return self._input(self.shape.keys, self.spec.dim, seed=2).to(self.dtype)
 
     @cached_property
     def weights(self) -> "Tensor":
-        return self._normal(*self._outer(self.shape.queries), self.spec.heads, seed=3)
+        return self._input(self.shape.length, self.spec.heads, seed=3)
+
+    @cached_property
+    def ends(self) -> "Tensor":
+        """One past the last key that each query may see: int32 [S]."""
+        import torch
+
+        first = self.shape.offset + 1
+        positions = torch.arange(first, first + self.shape.length, device=self.device)
+        return (positions // self.shape.ratio).clamp(max=self.shape.keys).int()
+
+    @property
+    def width(self) -> int:
+        """Columns of the package's result."""
+        return min(self.shape.topk, self.shape.keys) if self.spec.width == "min" else self.shape.topk
 
     @cached_property
     def grad(self) -> "Tensor":
-        width = min(self.shape.topk, self.shape.keys) if self.spec.width == "min" else self.shape.topk
-        return self._normal(self.shape.batch, self.shape.queries, width, seed=4)
+        return self._normal(self.shape.batch, self.shape.length, self.width, seed=4)
 
 
-def package_tasks(package: Package, problem: Problem) -> Tasks:
-    """The package's scores kernel, selection, whole forward and backward."""
-    import torch
+@dataclass(frozen=True)
+class Answers:
+    """The package's calls on a problem, and what they return: the rivals' inputs, and what they are held against.
 
-    shape, fwd = problem.shape, package.fwd
-    q, k, weights = problem.q, problem.k, problem.weights
-    inputs = [fwd._runtime.kernel_input(tensor) for tensor in (q, k)]
-    inputs.append(fwd._runtime.kernel_input(weights, torch.float32))
-    ranges = fwd._make_causal_cu_seqlens(shape.queries, shape.keys, shape.ratio, q.device, shape.offset)
-    pitch = -(-shape.keys // 4) * 4
-    scores = torch.empty(shape.batch, shape.queries, pitch, device=q.device)
-    width = problem.grad.shape[-1]
+    All that the benchmark knows of a package's inside is here.
+    """
 
-    def forward() -> Any:
-        apply = getattr(package.indexer, "V4IndexerFunction", None) or package.indexer.LightningIndexerFunction
-        return apply.apply(q, k, weights, shape.ratio, shape.topk, None, shape.offset)
+    package: Package
+    problem: Problem
 
-    indices = forward()[1]
-    return {
-        "scores": lambda: fwd.write_scores(*inputs, *ranges, scores),
-        "select": lambda: package.indexer.tilelang_indexer_topk.select(scores, *ranges, width),
-        "forward": forward,
-        "backward": lambda: package.bwd.batched_indexer_bwd(q, weights, k, indices, problem.grad),
-    }
+    def scores(self) -> "Tensor":
+        """The matrix of all scores: [B, S, N], −inf out of sight. Raises Unfit where it is too large to share."""
+        problem, fwd = self.problem, self.package.fwd
+        shape = problem.shape
+        size = shape.batch * shape.length * shape.keys * SCORE_BYTES
+        if size > MATRIX_LIMIT:
+            raise Unfit(f"the matrix of all scores would take {size / 2**30:.0f} GiB")
+        matrix = fwd.batched_indexer_fwd(problem.q, problem.k, problem.weights, *self._ranges())
+        result: Tensor = matrix.unsqueeze(0) if problem.spec.layout == "THD" else matrix
+        return result
 
+    def select(self) -> Any:
+        return self.package.indexer.tilelang_indexer_topk.select(self.matrix, *self._ranges(), self.problem.width)
 
-def nemo_tasks(package: Package, problem: Problem) -> Tasks | None:
-    """NeMo AutoModel's hand-written modules, loaded by path so that they need torch and tilelang alone."""
-    shape, spec = problem.shape, problem.spec
-    modules = _nemo_modules()
-    if modules is None or spec.layout != "SBHD" or shape.offset or spec.dtype != "bfloat16":
-        return None
-    q, k, weights = problem.q, problem.k, problem.weights
-    starts, ends = modules["tilelang_indexer_fwd"]._make_causal_cu_seqlens(
-        shape.queries, shape.keys, shape.ratio, q.device
-    )
-    forward = modules["tilelang_indexer"].v4_lighting_indexer
-    indices = forward(q, k, weights, shape.ratio, shape.topk)[1]
-    return {
-        "scores": lambda: modules["tilelang_indexer_fwd"].batched_indexer_fwd(q, k, weights, starts, ends),
-        "forward": lambda: forward(q, k, weights, shape.ratio, shape.topk),
-        "backward": lambda: modules["tilelang_indexer_bwd"].batched_indexer_bwd(q, weights, k, indices, problem.grad),
-    }
+    def forward(self) -> Any:
+        problem, shape = self.problem, self.problem.shape
+        inputs = (problem.q, problem.k, problem.weights)
+        return self.package.indexer._ops.select(*inputs, shape.ratio, shape.topk, None, shape.offset)
 
+    def backward(self) -> Any:
+        problem = self.problem
+        return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, self.best[1], problem.grad)
 
-def torch_tasks(package: Package, problem: Problem) -> Tasks | None:
-    """Plain torch, a chunk of queries at a time: products, relu, weighted sum, torch.topk."""
-    import torch
+    def _ranges(self) -> Any:
+        shape = self.problem.shape
+        return self.package.fwd._make_causal_cu_seqlens(
+            shape.length, shape.keys, shape.ratio, self.problem.device, shape.offset
+        )
 
-    shape, spec = problem.shape, problem.spec
-    sequence_first = spec.layout == "SBHD"
-    q, k, weights = (t.transpose(0, 1) if sequence_first else t for t in (problem.q, problem.k, problem.weights))
-    ends = (torch.arange(shape.queries, device=q.device) + shape.offset + 1) // shape.ratio
-    columns = torch.arange(shape.keys, device=q.device)
+    @cached_property
+    def matrix(self) -> "Tensor":
+        return self.scores()
 
-    def forward() -> list[Any]:
-        chunks = []
-        for t in range(0, shape.queries, TORCH_CHUNK):
-            rows = slice(t, t + TORCH_CHUNK)
-            products = torch.einsum("bthd,bnd->bthn", q[:, rows], k).relu_().float()
-            scores = torch.einsum("bthn,bth->btn", products, weights[:, rows])
-            scores.masked_fill_(columns >= ends[rows, None], -torch.inf)
-            chunks.append(scores.topk(min(shape.topk, shape.keys), dim=-1))
-        return chunks
+    @cached_property
+    def best(self) -> tuple["Tensor", "Tensor"]:
+        """Scores and indices [B, S, K]."""
+        scores, indices = self.forward()
+        return scores, indices
 
-    return {"forward": forward}
+    @cached_property
+    def gradients(self) -> tuple["Tensor", "Tensor", "Tensor"]:
+        """dq, dw and dk."""
+        dq, dw, dk = self.backward()
+        return dq, dw, dk
 
-
-RIVALS: Mapping[str, Callable[[Package, Problem], Tasks | None]] = {"nemo": nemo_tasks, "torch": torch_tasks}
-
-
-def _nemo_modules() -> dict[str, ModuleType] | None:
-    """The three kernel modules of an installed nemo_automodel, or None; its own packages are not initialised."""
-    import importlib
-
-    if NEMO_KERNELS not in sys.modules:
-        found = find_spec("nemo_automodel")
-        if found is None or not found.submodule_search_locations:
-            return None
-        path = Path(next(iter(found.submodule_search_locations)))
-        parts = NEMO_KERNELS.split(".")
-        for depth in range(1, len(parts) + 1):
-            parent = ModuleType(".".join(parts[:depth]))
-            parent.__path__ = [str(path.joinpath(*parts[1:depth]))]
-            sys.modules[parent.__name__] = parent
-        for name in ("nemo_automodel.shared", "nemo_automodel.shared.import_utils"):
-            sys.modules[name] = ModuleType(name)
-        sys.modules["nemo_automodel.shared.import_utils"].UnavailableError = ImportError  # type: ignore[attr-defined]
-    names = ("tilelang_indexer_fwd", "tilelang_indexer_bwd", "tilelang_indexer")
-    return {name: importlib.import_module(f"{NEMO_KERNELS}.{name}") for name in names}
+    def tasks(self) -> Tasks:
+        """Each as a user would call it, outputs allocated and masked."""
+        return {"scores": self.scores, "select": self.select, "forward": self.forward, "backward": self.backward}
