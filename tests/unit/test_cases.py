@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from v4gen.read.spec import Spec
-from v4gen.run.cases import OPERATIONS_PER_CASE, case_matrix
+from v4gen.run.case import OPERATIONS_OF_DOCUMENTS, OPERATIONS_PER_CASE
+from v4gen.run.cases import case_matrix, selection_cases
 from v4gen.run.golden import GOLDEN_TABLES
 from v4gen.run.oracle import is_void
 from v4gen.run.values import GUARD, make_gradient, make_inputs, make_problem
@@ -32,6 +33,43 @@ def test_every_matrix_has_the_hard_cases(spec: Spec) -> None:
     assert {"replay", "void", "duplicates"}.issubset(case.given for case in cases)
     assert {"expanded", "transposed", "non-finite void", "tiny"}.issubset(case.gradient for case in cases)
     assert {"transposed", "expanded", "fused", "strided"}.issubset(case.view for case in cases)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"mask": "ranges"}, {"mask": "ranges", "layout": "THD"}, {"mask": "varlen", "layout": "THD"}], ids=str
+)
+def test_every_mask_has_the_hard_cases(keys: dict[str, object]) -> None:
+    spec = spec_of(**keys)
+    cases = case_matrix(spec)
+    assert sum(case.keys > spec.topk for case in cases) >= 4
+    assert all(case.batch == 1 for case in cases) is (spec.layout == "THD")
+    assert {"ties", "plateaus", "counting", "NaN in a key"}.issubset(case.values for case in cases)
+    assert {"replay", "void", "duplicates"}.issubset(case.given for case in cases)
+    assert {"exact", "loose", "broken"}.issubset(case.promise for case in cases)
+    assert not any(case.query_offset for case in cases)
+    assert all(bool(case.documents) is (spec.mask == "varlen") for case in cases)
+    kinds = {case.ranges for case in cases}
+    assert kinds == ({"growing", "late", "mixed", "empty", "inverted", "outside"} if spec.mask == "ranges" else kinds)
+    assert any(case.per_sample for case in cases) is (spec.mask == "ranges" and spec.layout != "THD")
+
+
+def test_documents_of_every_length() -> None:
+    spec = spec_of(mask="varlen", layout="THD")
+    documents = {document for case in case_matrix(spec) for document in case.documents}
+    assert {0, 1, 3, 4, 5}.issubset(document.tokens for document in documents)
+    assert any(document.keys < document.tokens // 4 for document in documents)
+    assert any(document.keys > document.tokens // 4 for document in documents)
+    assert {1, 2, 3, 40}.issubset(len(case.documents) for case in case_matrix(spec))
+
+
+def test_long_documents_are_cut_and_selection_is_still_tried() -> None:
+    spec = spec_of(heads=32, dim=128, topk=2048, compress_ratio=1, mask="varlen", layout="THD")
+    assert all(case.operations(spec) <= OPERATIONS_PER_CASE for case in case_matrix(spec))
+    assert sum(case.operations(spec) for case in case_matrix(spec)) < 60 * OPERATIONS_OF_DOCUMENTS
+    assert all(case.keys > spec.topk for case in selection_cases(spec))
+    assert len(list(selection_cases(spec))) == 2
+    assert not list(selection_cases(FLASH))
+    assert not list(selection_cases(spec_of(mask="varlen", layout="THD")))
 
 
 def test_golden_tables_belong_to_their_spec() -> None:
@@ -76,7 +114,7 @@ def test_contiguous_inputs_stand_between_guards() -> None:
     case = next(case for case in case_matrix(spec) if case.name == "replay")
     inputs = make_inputs(case, spec, "cpu")
     assert inputs.given is not None
-    for tensor in inputs.tensors:
+    for tensor in inputs.tensors.values():
         assert tensor.is_contiguous()
         assert tensor.data_ptr() % 16 == 0
         assert tensor.storage_offset() == GUARD
@@ -86,7 +124,7 @@ def test_contiguous_inputs_stand_between_guards() -> None:
 def test_upstream_gradients(name: str) -> None:
     spec = spec_of()
     case = next(case for case in case_matrix(spec) if case.name == name)
-    visible = make_problem(case, spec, make_inputs(case, spec, "cpu")).visible()
+    visible = make_problem(case, spec, make_inputs(case, spec, "cpu")).visible
     indices = torch.arange(4, dtype=torch.int32).expand(case.batch, case.queries, 4)
     grad = make_gradient(case, indices, visible, "cpu")
     void = is_void(indices, visible)

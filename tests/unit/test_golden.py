@@ -6,6 +6,7 @@ from torch import Tensor
 
 from v4gen.run import oracle
 from v4gen.run.golden import GOLDEN_TABLES, Golden, golden_gradient, golden_inputs
+from v4gen.run.mask import between, causal
 from v4gen.run.oracle import Gradients, Problem
 
 pytestmark = pytest.mark.parametrize("table", GOLDEN_TABLES, ids=lambda table: table.name)
@@ -20,11 +21,11 @@ def problem_of(table: Golden, query_offset: int = 0) -> Problem:
     q, k, weights = (
         torch.tensor(numbers).reshape(shape) for numbers, shape in zip(golden_inputs(table), shapes, strict=True)
     )
-    return Problem(q, k, weights, table.ratio, query_offset)
+    return Problem(q, k, weights, between(*causal(table.queries, table.keys, table.ratio, query_offset), table.keys))
 
 
 def selection(table: Golden, problem: Problem) -> tuple[Tensor, Tensor]:
-    return oracle.select(oracle.scores(problem), problem.visible(), topk=table.topk, width="min", order="score")
+    return oracle.select(oracle.scores(problem), problem.visible, topk=table.topk, width="min", order="score")
 
 
 def upstream(indices: Tensor) -> Tensor:
@@ -34,11 +35,11 @@ def upstream(indices: Tensor) -> Tensor:
 
 
 def as_floats(problem: Problem) -> Problem:
-    return Problem(problem.q.double(), problem.k.double(), problem.weights.double(), problem.ratio)
+    return Problem(problem.q.double(), problem.k.double(), problem.weights.double(), problem.visible)
 
 
 def seen(problem: Problem) -> Tensor:
-    return oracle.scores(problem)[problem.visible().expand(problem.q.shape[0], -1, -1)]
+    return oracle.scores(problem)[problem.visible.expand(problem.q.shape[0], -1, -1)]
 
 
 def sums(gradients: Gradients) -> list[int]:
@@ -83,7 +84,7 @@ def test_a_bound_one_token_late_is_told_apart(table: Golden) -> None:
 def test_a_missing_relu_is_told_apart(table: Golden) -> None:
     problem = problem_of(table)
     linear = torch.einsum("bth,bthd,bnd->btn", problem.weights, problem.q, problem.k)
-    assert linear[problem.visible().expand_as(linear)].sum() == table.wrong_relu_sum_scores
+    assert linear[problem.visible.expand_as(linear)].sum() == table.wrong_relu_sum_scores
 
 
 def test_an_open_gate_at_zero_is_told_apart(table: Golden) -> None:

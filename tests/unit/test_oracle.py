@@ -1,7 +1,6 @@
 """The oracle against second derivations: Python's sort, autograd, and integers against floats."""
 
 import math
-from itertools import product
 
 import pytest
 import torch
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from v4gen.run import oracle
+from v4gen.run.mask import between, causal
 from v4gen.run.oracle import Problem
 
 SCORES = st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0, -1.0, 1e-40, 2.0])
@@ -19,7 +19,7 @@ def draw(batch: int, queries: int, keys: int, ratio: int = 2, offset: int = 0, s
     generator = torch.Generator().manual_seed(7)
     shapes = ((batch, queries, 3, 16), (batch, keys, 16), (batch, queries, 3))
     q, k, weights = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes)
-    return Problem(q, k, weights, ratio, offset, scale)
+    return Problem(q, k, weights, between(*causal(queries, keys, ratio, offset), keys), scale)
 
 
 def best_first(row: list[float], visible: int) -> list[int]:
@@ -57,13 +57,6 @@ def test_a_visible_minus_infinity_comes_before_a_column_without_key() -> None:
     assert indices.tolist() == [[[1, 0, -1]]]
 
 
-@pytest.mark.parametrize("offset", [0, 5])
-def test_visible_keys(offset: int) -> None:
-    problem = draw(1, 9, 6, ratio=4, offset=offset)
-    for t, s in product(range(9), range(6)):
-        assert bool(problem.visible()[t, s]) == (s < (offset + t + 1) // 4)
-
-
 def differentiable_scores(problem: Problem, q: Tensor, k: Tensor, weights: Tensor) -> Tensor:
     """The score matrix, written so that autograd can follow."""
     dots = torch.einsum("bthd,bnd->bthn", q, k).relu()
@@ -74,7 +67,7 @@ def differentiable_scores(problem: Problem, q: Tensor, k: Tensor, weights: Tenso
 def test_gradients_are_autograds(scale: float) -> None:
     problem = draw(2, 11, 7, offset=3, scale=scale)
     indices = torch.randint(-2, 9, (2, 11, 6), generator=torch.Generator().manual_seed(1), dtype=torch.int32)
-    void = oracle.is_void(indices, problem.visible())
+    void = oracle.is_void(indices, problem.visible)
     grad = torch.randn(indices.shape, dtype=torch.float64)
     assert void.any()
     leaves = [t.clone().requires_grad_() for t in (problem.q, problem.k, problem.weights)]
@@ -84,6 +77,19 @@ def test_gradients_are_autograds(scale: float) -> None:
     found = oracle.gradients(problem, indices, grad.masked_fill(void, math.nan))
     for actual, autograd in zip((found.dq, found.dk, found.dw), expected, strict=True):
         torch.testing.assert_close(actual, autograd)
+
+
+def test_each_sample_may_have_a_mask_of_its_own() -> None:
+    problem = draw(2, 4, 5, offset=20)
+    visible = torch.rand(2, 4, 5, generator=torch.Generator().manual_seed(2)) < 0.5
+    masked = Problem(problem.q, problem.k, problem.weights, visible)
+    assert torch.equal(oracle.scores(masked).isinf(), ~visible)
+    indices = torch.arange(5, dtype=torch.int32).expand(2, 4, 5)
+    assert torch.equal(oracle.is_void(indices, visible), ~visible)
+    grad = torch.full(indices.shape, math.nan).masked_fill(visible, 1)
+    found = oracle.gradients(masked, indices, grad)
+    expected = oracle.gradients(problem, indices, torch.where(visible, 1.0, 0.0))
+    torch.testing.assert_close((found.dq, found.dk, found.dw), (expected.dq, expected.dk, expected.dw))
 
 
 def test_duplicates_add_up() -> None:
@@ -96,7 +102,7 @@ def test_duplicates_add_up() -> None:
 
 def test_integers_and_floats_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = draw(2, 30, 9)
-    floats = Problem((problem.q * 3).round(), (problem.k * 3).round(), (problem.weights * 3).round(), ratio=3)
+    floats = Problem((problem.q * 3).round(), (problem.k * 3).round(), (problem.weights * 3).round(), problem.visible)
     integers = floats.as_integers()
     assert integers is not None
     assert torch.equal(oracle.scores(integers), oracle.scores(floats))
@@ -114,7 +120,7 @@ def test_nan_and_inf_reach_only_the_scores_that_depend_on_them() -> None:
     problem = draw(1, 6, 3, ratio=1)
     problem.k[0, 1, 0] = math.nan
     scores = oracle.scores(problem)
-    assert torch.equal(scores.isnan()[0], (torch.arange(3) == 1) & problem.visible())
+    assert torch.equal(scores.isnan(), (torch.arange(3) == 1) & problem.visible)
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 2), (2, 0, 3), (2, 4, 0)], ids=["B=0", "S=0", "N=0"])
@@ -123,7 +129,7 @@ def test_empty_problems(shape: tuple[int, int, int]) -> None:
     problem = draw(*shape)
     matrix = oracle.scores(problem)
     assert matrix.shape == (batch, queries, keys)
-    _, indices = oracle.select(matrix, problem.visible(), topk=3, width="topk", order="score")
+    _, indices = oracle.select(matrix, problem.visible, topk=3, width="topk", order="score")
     assert indices.shape == (batch, queries, 3)
     assert not oracle.gradients(problem, indices, torch.ones(indices.shape)).dq.any()
 
@@ -131,6 +137,6 @@ def test_empty_problems(shape: tuple[int, int, int]) -> None:
 def test_a_problem_in_another_precision_is_refused() -> None:
     problem = draw(1, 2, 2)
     with pytest.raises(TypeError, match="float64"):
-        Problem(problem.q.float(), problem.k, problem.weights, 1)
+        Problem(problem.q.float(), problem.k, problem.weights, problem.visible)
     with pytest.raises(ValueError, match="weight scale"):
-        Problem(problem.q.long(), problem.k.long(), problem.weights.long(), 1, weight_scale=0.5)
+        Problem(problem.q.long(), problem.k.long(), problem.weights.long(), problem.visible, weight_scale=0.5)

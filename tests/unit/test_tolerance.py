@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from v4gen.run import oracle
+from v4gen.run.mask import between, causal
 from v4gen.run.oracle import Problem
 from v4gen.run.tolerance import Arithmetic, after_rounding, gradient_bounds, half_ulp, score_bounds
 
@@ -15,7 +16,7 @@ def draw(dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> Problem:
     generator = torch.Generator().manual_seed(seed)
     shapes = ((1, 17, 4, 32), (1, 9, 32), (1, 17, 4))
     q, k, weights = (torch.randn(shape, generator=generator).to(dtype).double() for shape in shapes)
-    return Problem(q, k, weights, ratio=1)
+    return Problem(q, k, weights, between(*causal(17, 9, ratio=1, offset=0), 9))
 
 
 def float32_scores(problem: Problem, order: Tensor) -> Tensor:
@@ -36,7 +37,7 @@ def test_scores_in_float32_are_within(seed: int) -> None:
     order = torch.randperm(32, generator=torch.Generator().manual_seed(seed))
     error = (float32_scores(problem, order).double() - oracle.scores(problem)).abs()
     bound = score_bounds(problem, CPU)
-    visible = problem.visible()[None]
+    visible = problem.visible
     assert (error[visible] <= bound[visible]).all()
     assert (error[visible] > bound[visible] / 5000).any()
 
@@ -60,7 +61,7 @@ def test_rounding_the_operand_is_within(operand: torch.dtype) -> None:
 
 def test_integers_leave_no_room() -> None:
     floats = draw()
-    problem = Problem((floats.q * 2).round(), (floats.k * 2).round(), (floats.weights * 2).round(), ratio=1)
+    problem = Problem((floats.q * 2).round(), (floats.k * 2).round(), (floats.weights * 2).round(), floats.visible)
     assert not score_bounds(problem, CPU).any()
     indices = torch.arange(9, dtype=torch.int32).expand(1, 17, 9)
     bounds = gradient_bounds(problem, indices, torch.ones(indices.shape), CPU)
@@ -78,7 +79,7 @@ def test_only_an_undecided_gate_is_given_room() -> None:
     k[0, 0, 2:] = 0.5  # not read by q: gradient to q and none to the dot product
     k[0, 1, :2] = torch.tensor([1.5, 1.0])
     weights = torch.full((1, 1, 1), 0.7, dtype=torch.float64)
-    problem = Problem(q, k, weights, ratio=1, query_offset=5)
+    problem = Problem(q, k, weights, torch.ones(1, 1, 2, dtype=torch.bool))
     for key, room in ((0, True), (1, False)):
         indices = torch.full((1, 1, 1), key, dtype=torch.int32)
         bounds = gradient_bounds(problem, indices, torch.ones(1, 1, 1), CPU)

@@ -14,7 +14,9 @@ from v4gen.run.validate import validate_package
 PLAIN = Path(__file__).parent / "plain_indexer"
 SIZES = MappingProxyType({"heads": 4, "dim": 32, "topk": 8, "compress_ratio": 4})
 SEED = MappingProxyType({**SIZES, "interface": "seed", "layout": "SBHD", "width": "min"})
+VARLEN = MappingProxyType({**SIZES, "layout": "THD", "mask": "varlen"})
 FWD, TOPK, BWD, INDEXER = (f"tilelang_indexer{part}.py" for part in ("_fwd", "_topk", "_bwd", ""))
+MASK = "mask.py"
 
 
 def spec_of(**keys: object) -> Spec:
@@ -29,7 +31,9 @@ def write_package(directory: Path, spec: Spec) -> Path:
         "DIM": spec.dim,
         "TOPK": spec.topk,
         "RATIO": spec.compress_ratio,
-        "SEQUENCE_FIRST": spec.layout == "SBHD",
+        "LAYOUT": spec.layout,
+        "MASK": spec.mask,
+        "LOCAL": spec.index_base == "local",
         "WIDTH_MIN": spec.width == "min",
         "BY_INDEX": spec.order == "index",
         "SCALE": spec.weight_scale,
@@ -56,14 +60,36 @@ def failures(validation: Validation) -> str:
         {**SIZES, "dtype": "float16", "weight_scale": 0.3, "compress_ratio": 2},
         {"heads": 1, "dim": 16, "topk": 1, "compress_ratio": 1, "layout": "SBHD"},
         {"heads": 3, "dim": 48, "topk": 70, "compress_ratio": 128, "backward": {"deterministic": True}},
+        {**SIZES, "mask": "ranges", "layout": "SBHD", "width": "min"},
+        {**SIZES, "mask": "ranges", "layout": "THD", "order": "index", "dtype": "float16"},
+        VARLEN,
+        {**VARLEN, "index_base": "local", "width": "min", "order": "index", "compress_ratio": 1, "weight_scale": 0.3},
     ],
-    ids=["seed", "golden table 1", "golden table 2", "by index", "float16 scaled", "smallest", "long windows"],
+    ids=[
+        "seed",
+        "golden table 1",
+        "golden table 2",
+        "by index",
+        "float16 scaled",
+        "smallest",
+        "long windows",
+        "ranges",
+        "packed ranges",
+        "documents",
+        "local indices",
+    ],
 )
 def test_a_right_package_passes(tmp_path: Path, keys: dict[str, object]) -> None:
     spec = spec_of(**keys)
     validation = validate_package(write_package(tmp_path / "package", spec), spec)
     assert validation.passed, failures(validation)
     assert len(validation.cases) > 45
+
+
+DEFAULT = spec_of(**SEED)
+DOCUMENTS = spec_of(**VARLEN)
+LOCAL = spec_of(**VARLEN, index_base="local")
+RANGES = spec_of(**SIZES, mask="ranges")
 
 
 @dataclass(frozen=True)
@@ -75,6 +101,7 @@ class Mutant:
     old: str
     new: str
     seen_by: str
+    spec: Spec = DEFAULT
 
 
 MUTANTS = (
@@ -83,9 +110,40 @@ MUTANTS = (
     Mutant(
         "one row in fifty", FWD, "q_k = dots.clamp(min=0)", "q_k = dots.clamp(min=0); q_k[49::50] *= 1.01", "scores"
     ),
-    Mutant("bound t // r", INDEXER, "device=device) + 1) //", "device=device)) //", "NaN and inf"),
-    Mutant("bound one late", INDEXER, "device=device) + 1) //", "device=device) + 2) //", "scores outside the mask"),
-    Mutant("offset ignored", INDEXER, "((offset + torch", "((0 * offset + torch", "NaN and inf"),
+    Mutant("bound t // r", MASK, "device=device) + 1) //", "device=device)) //", "NaN and inf"),
+    Mutant("bound one late", MASK, "device=device) + 1) //", "device=device) + 2) //", "scores outside the mask"),
+    Mutant("offset ignored", MASK, "((offset + torch", "((0 * offset + torch", "NaN and inf"),
+    Mutant("windows go on", MASK, "(at - tokens[of] + 1)", "(at + 1)", "scores outside the mask", DOCUMENTS),
+    Mutant("next document", MASK, ".minimum(keys[of + 1] - keys[of])", "", "scores outside the mask", DOCUMENTS),
+    Mutant("indices of all", MASK, "starts if LOCAL else", "0 * starts if LOCAL else", "selected indices", LOCAL),
+    Mutant("promise unheard", MASK, "longest is not None:", "False:", "scores outside the mask", RANGES),
+    Mutant(
+        "ranges of sample 0", MASK, "bound if bound.ndim == 2", "bound[:1] if bound.ndim == 2", "NaN and inf", RANGES
+    ),
+    Mutant("starts unheard", FWD, "(key >= starts[..., None]) &", "", "scores outside the mask", RANGES),
+    Mutant(
+        "any mask",
+        MASK,
+        "if value is not None and name",
+        "if False and name",
+        "cu_seqlen_ks: not of mask varlen",
+        DOCUMENTS,
+    ),
+    Mutant(
+        "scores of a document by the others",
+        FWD,
+        "result[sample] = scores",
+        "result[sample] = scores * (1 + 2**-23 * (q.shape[1] % 2))",
+        "scores, in parts",
+        DOCUMENTS,
+    ),
+    Mutant(
+        "dq of a share by the others",
+        BWD,
+        "dq[sample] = passed @ keys",
+        "dq[sample] = passed @ keys * (1 + 2**-8 * (q.shape[1] % 2))",
+        "dq, in parts",
+    ),
     Mutant("no relu", FWD, "q_k = dots.clamp(min=0)", "q_k = dots", "scores"),
     Mutant(
         "relu after the weights",
@@ -99,12 +157,12 @@ MUTANTS = (
     Mutant("keys of sample 0", FWD, "keys = k[sample]", "keys = k[0]", "scores"),
     Mutant("one head dropped", FWD, "* SCALE", "* SCALE * (torch.arange(q.shape[2]) < q.shape[2] - 1)", "scores"),
     Mutant(
-        "last dims dropped", FWD, "keys = k[sample].float()", "keys = k[sample].float(); keys[:, -16:] = 0", "scores"
+        "last dims dropped", FWD, "keys = k[sample].double()", "keys = k[sample].double(); keys[:, -16:] = 0", "scores"
     ),
     Mutant("scores in bfloat16", FWD, "result[sample] = scores", "result[sample] = scores.bfloat16()", "scores"),
     Mutant("tail unwritten", FWD, "result[sample] = scores", "result[sample][:64] = scores[:64]", "NaN and inf"),
     Mutant(
-        "keys written", FWD, "keys = k[sample].float()", "keys = k[sample].clamp_(-1, 1).float()", "inputs unmodified"
+        "keys written", FWD, "keys = k[sample].double()", "keys = k[sample].clamp_(-1, 1).double()", "inputs unmodified"
     ),
     Mutant(
         "ties to the highest index",
@@ -125,7 +183,7 @@ MUTANTS = (
         "valid = valid | (indices == -1); kept = torch.where(valid, indices, 0).clamp(min=0).long()",
         "dq",
     ),
-    Mutant("masked index gets gradient", INDEXER, "torch.where(given >= ends[:, None], -1, given)", "given", "dq"),
+    Mutant("masked index gets gradient", INDEXER, "torch.where(hidden, -1, indices)", "indices", "dq"),
     Mutant("one head's gradient", BWD, "gate = dots > 0", "gate = dots > 0; gate[:, -1] = False", "dq"),
     Mutant(
         "dk summed in bfloat16",
@@ -154,12 +212,11 @@ MUTANTS = (
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_wrong_package_fails(tmp_path: Path, mutant: Mutant) -> None:
-    spec = spec_of(**SEED)
-    package = write_package(tmp_path / "package", spec)
+    package = write_package(tmp_path / "package", mutant.spec)
     source = (package / mutant.file).read_text(encoding="utf-8")
     assert source.count(mutant.old) == 1
     (package / mutant.file).write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-    validation = validate_package(package, spec)
+    validation = validate_package(package, mutant.spec)
     assert not validation.passed
     assert mutant.seen_by in {failure.name for case in validation.failures for failure in case.failures}
 

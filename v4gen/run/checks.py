@@ -31,22 +31,30 @@ class Answer:
 
 def measure(subject: Subject) -> Iterator[Measurement]:
     """Every measurement of one case, in a fixed order. What the package raises is passed on."""
-    before = [_memory(t).clone() for t in subject.inputs.tensors]
-    with torch.no_grad():
-        matrix = subject.matrix()
-        inputs = subject.inputs
-        answer = Answer(matrix, *subject.forward(inputs.q, inputs.k, inputs.weights))
-    yield from _score_matrix(subject, matrix)
+    before = {name: _memory(tensor).clone() for name, tensor in subject.inputs.tensors.items()}
+    answer = _answer(subject)
+    yield from _score_matrix(subject, answer.matrix)
     yield from _selection(subject, answer)
     yield from entry_points(subject, answer.matrix, answer.scores, answer.indices)
     yield from _training(subject, answer)
     yield from _golden_forward(subject, answer)
-    after = [_memory(t) for t in subject.inputs.tensors]
-    changed = [name for name, old, new in zip(_NAMES, before, after, strict=False) if not torch.equal(old, new)]
+    changed = [
+        name for name, tensor in subject.inputs.tensors.items() if not torch.equal(_memory(tensor), before[name])
+    ]
     yield holds("inputs unmodified", not changed, f"written: {', '.join(changed)}")
 
 
-_NAMES = ("q", "k", "weights", "topk_indices")
+def measure_selection(subject: Subject) -> Iterator[Measurement]:
+    """The selection alone, from the scores that the package computed: for cases too large for the oracle."""
+    answer = _answer(subject)
+    yield from _selection(subject, answer)
+    yield from entry_points(subject, answer.matrix, answer.scores, answer.indices)
+
+
+def _answer(subject: Subject) -> Answer:
+    inputs = subject.inputs
+    with torch.no_grad():
+        return Answer(subject.matrix(), *subject.forward(inputs.q, inputs.k, inputs.weights))
 
 
 def _memory(tensor: Tensor) -> Tensor:
@@ -69,17 +77,17 @@ def _score_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
 
 def _selection(subject: Subject, answer: Answer) -> Iterator[Measurement]:
     """Selection is exact: the oracle's order applied to the very scores that the package computed."""
-    spec, given, visible = subject.spec, subject.inputs.given, subject.visible
+    spec, given, visible = subject.spec, subject.given(), subject.visible
     matrix, indices = answer.matrix.cpu(), answer.indices.cpu()
     if given is None:
-        scores, expected = oracle.select(matrix, visible, topk=subject.case.topk, width=spec.width, order=spec.order)
-        yield same("selected indices", indices, expected)
+        scores, keys = oracle.select(matrix, visible, topk=subject.case.topk, width=spec.width, order=spec.order)
+        yield same("selected indices", indices, subject.mask.to_indices(keys))
         yield none_of("indices repeated", _repeated(indices), indices)
     else:
-        given = given.cpu()
-        scores = oracle.replay(matrix, visible, given)
+        keys = subject.keys(given)
+        scores = oracle.replay(matrix, visible, keys)
         # whether a void index comes back as it was or as -1 is the package's choice
-        blanked = (indices == -1) & oracle.is_void(given, visible)
+        blanked = (indices == -1) & oracle.is_void(keys, visible)
         yield same("given indices", torch.where(blanked, given, indices), given)
     yield same("selected scores", answer.scores, scores)
     yield none_of("sign of zero, selected", (answer.scores == 0) & answer.scores.signbit(), answer.scores)
@@ -100,7 +108,8 @@ def _training(subject: Subject, answer: Answer) -> Iterator[Measurement]:
         found = torch.autograd.grad(scores, leaves, grad)
     yield same("scores, repeated under grad", scores, answer.scores)
     yield same("indices, repeated under grad", indices, answer.indices)
-    at = indices if subject.inputs.given is None else subject.inputs.given
+    given = subject.given()
+    at = indices if given is None else given
     exact, bounds = subject.exact_gradients(at, grad), subject.gradient_bounds(at, grad)
     yield from _gradients(subject, "", found, exact, bounds, tuple(leaf.dtype for leaf in leaves))
     yield from _low_level(subject, at, grad, exact, bounds)
@@ -129,11 +138,9 @@ def _low_level(
     subject: Subject, indices: Tensor, grad: Tensor, exact: Gradients, bounds: Gradients
 ) -> Iterator[Measurement]:
     """The backward that takes indices and gradients, in poisoned memory; its dk and dw are float32."""
-    inputs, indices = subject.inputs, subject.unmasked_indices(indices)
-    backward = subject.package.bwd.batched_indexer_bwd
-    dtypes = (inputs.q.dtype, torch.float32, torch.float32)
+    dtypes = (subject.inputs.q.dtype, torch.float32, torch.float32)
     with poisoned_memory() as memory:
-        dq, dw, dk = backward(inputs.q, inputs.weights, inputs.k, indices, grad)
+        dq, dw, dk = subject.backward(indices, grad)
     yield from _gradients(subject, ", low level", (dq, dk, dw), exact, bounds, dtypes)
     yield holds("writes past an output, low level", memory.overruns() == 0, f"{memory.overruns()} elements")
     yield from sample_backward(subject, indices, grad, exact, bounds)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from v4gen.run.cases import Case, late_offset
+from v4gen.run.case import Case, affordable, late
 from v4gen.run.evidence import Measurement
 from v4gen.run.measure import holds, same, within
 from v4gen.run.subject import Subject
 from v4gen.run.tolerance import after_rounding
-from v4gen.run.values import SEQUENCE_FIRST
+from v4gen.run.values import batch_axis
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -25,8 +27,7 @@ GRADIENTS = ("dq", "dk", "dw")
 
 def contract_case(spec: Spec) -> Case:
     """A small problem on which the promises are tried."""
-    ratio = spec.compress_ratio
-    return Case("contract", 2, 5, 12, ratio, spec.topk, query_offset=late_offset(12, ratio), seed=500)
+    return replace(affordable(late(spec, "contract", 12, queries=5, batch=2), spec), seed=500)
 
 
 def measure_autograd(subject: Subject) -> Iterator[Measurement]:
@@ -90,30 +91,50 @@ def _narrow_weights(subject: Subject) -> Iterator[Measurement]:
 
 def measure_refusals(subject: Subject) -> Iterator[Measurement]:
     """Each wrong argument raises ValueError or TypeError with a message that names the argument."""
-    inputs, indexer = subject.inputs, subject.package.indexer
-    right = {"q": inputs.q, "k": inputs.k, "weights": inputs.weights, "topk_indices": None}
-    for what, argument, change in _REFUSALS:
+    indexer, inputs = subject.package.indexer, subject.inputs
+    right = {"q": inputs.q, "k": inputs.k, "weights": inputs.weights, "topk_indices": None, **inputs.mask}
+    for what, argument, change in _refusals(subject):
         changed = right | {argument: change(subject)}
+        yield _refused(f"{argument}: {what}", argument, partial(indexer.lightning_indexer, **changed))
+        if subject.spec.interface == "seed" and argument in (*INPUTS, "topk_indices"):
+            sizes = (subject.case.ratio, subject.case.topk)
+            q, k, weights, given = (changed[name] for name in (*INPUTS, "topk_indices"))
+            call = partial(indexer.v4_lighting_indexer, q, k, weights, *sizes, given)
+            yield _refused(f"{argument}: {what}, seed's function", argument, call)
+        if argument.startswith(("cu_", "max_")):
+            mask = {name: value for name, value in changed.items() if name.startswith(("cu_", "max_"))}
+            steps, matrix = indexer.LightningIndexer(), subject.packed(subject.matrix())
+            call = partial(steps.scores, inputs.q, inputs.k, inputs.weights, **mask)
+            yield _refused(f"{argument}: {what}, LightningIndexer.scores", argument, call)
+            call = partial(steps.select, matrix, **mask)
+            yield _refused(f"{argument}: {what}, LightningIndexer.select", argument, call)
 
-        def operator(changed: dict[str, Any] = changed) -> object:
-            q, k, weights, given = changed.values()
-            return indexer.lightning_indexer(q, k, weights, topk_indices=given)
 
-        yield _refused(f"{argument}: {what}", argument, operator)
-        if subject.spec.interface == "seed":
-
-            def seed(changed: dict[str, Any] = changed) -> object:
-                q, k, weights, given = changed.values()
-                return indexer.v4_lighting_indexer(q, k, weights, subject.case.ratio, subject.case.topk, given)
-
-            yield _refused(f"{argument}: {what}, seed's function", argument, seed)
+def _refusals(subject: Subject) -> Iterator[_Refusal]:
+    yield from _OF_INPUTS
+    if batch_axis(subject.spec.layout) is not None:
+        yield from _OF_BATCHES
+    told = [name for names in MASK_ARGUMENTS.values() for name in names]
+    own = MASK_ARGUMENTS[subject.spec.mask]
+    for name in own:
+        if name != "max_seqlen_k":
+            yield from ((what, name, partial(change, name=name)) for what, change in _OF_MASK_TENSORS)
+    # the two of varlen must agree: either may be blamed for the other's length, so only one is tried
+    yield from (("length", name, partial(_longer_own, name=name)) for name in own[:2] if name != "cu_seqlens_q")
+    if subject.spec.mask == "ranges" and batch_axis(subject.spec.layout) is not None:
+        yield "batch", "cu_seqlen_ke", lambda s: _longer(_own(s, "cu_seqlen_ke"), 0)
+    yield from ((f"not of mask {subject.spec.mask}", name, _foreign(name)) for name in sorted(set(told) - set(own)))
+    if subject.spec.mask != "causal":
+        yield "not of this mask", "query_offset", lambda _: 1
+        yield "negative", "max_seqlen_k", lambda _: -1
+        yield "no integer", "max_seqlen_k", lambda _: 2.5
 
 
 def _refused(name: str, argument: str, call: Callable[[], object]) -> Measurement:
     try:
         call()
     except (ValueError, TypeError) as error:
-        named = re.search(rf"(?<![A-Za-z])(index_)?{argument}(?![A-Za-z])", str(error)) is not None
+        named = re.search(rf"(?<![A-Za-z_])(index_)?{argument}(?![A-Za-z_])", str(error)) is not None
         return holds(name, named, f"the message does not name it: {error}")
     except Exception as error:
         return holds(name, False, f"{type(error).__name__} instead of ValueError or TypeError: {error}")
@@ -126,32 +147,82 @@ def _longer(tensor: Tensor, axis: int) -> Tensor:
 
 
 def _batch_axis(subject: Subject) -> int:
-    return 1 if subject.spec.layout == SEQUENCE_FIRST else 0
+    axis = batch_axis(subject.spec.layout)
+    assert axis is not None  # asked of layouts that have one
+    return axis
 
 
-def _some_indices(subject: Subject, batch: int = 0) -> Tensor:
-    shape = (subject.case.batch + batch, subject.case.queries, 3)
-    return torch.zeros(shape, dtype=torch.int32, device=subject.device)
+def _query_axis(subject: Subject) -> int:
+    return 1 if subject.spec.layout == "BSHD" else 0
 
 
-_REFUSALS: tuple[tuple[str, str, Callable[[Subject], Any]], ...] = (
+def _some_indices(subject: Subject, batch: int = 0, queries: int = 0) -> Tensor:
+    shape = (subject.case.batch + batch, subject.case.queries + queries, 3)
+    return subject.packed(torch.zeros(shape, dtype=torch.int32, device=subject.device))
+
+
+def _own(subject: Subject, name: str) -> Tensor:
+    value = subject.inputs.mask[name]
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _longer_own(subject: Subject, name: str) -> Tensor:
+    return _longer(_own(subject, name), -1)
+
+
+def _foreign(name: str) -> Callable[[Subject], object]:
+    """An argument of another mask, good by itself."""
+    if name == "max_seqlen_k":
+        return lambda _: 100
+    length = 2 if name.startswith("cu_seqlens") else None
+
+    def made(subject: Subject) -> Tensor:
+        return torch.zeros(length or subject.case.queries, dtype=torch.int32, device=subject.device)
+
+    return made
+
+
+_Refusal = tuple[str, str, Callable[[Subject], object]]
+
+MASK_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "causal": (),
+    "ranges": ("cu_seqlen_ks", "cu_seqlen_ke", "max_seqlen_k"),
+    "varlen": ("cu_seqlens_q", "cu_seqlens_k", "max_seqlen_k"),
+}
+
+_OF_INPUTS: tuple[_Refusal, ...] = (
     ("rank", "q", lambda s: s.inputs.q[..., 0]),
     ("float32", "q", lambda s: s.inputs.q.float()),
-    ("heads", "q", lambda s: _longer(s.inputs.q, 2)),
+    ("heads", "q", lambda s: _longer(s.inputs.q, -2)),
     ("dim", "q", lambda s: s.inputs.q[..., :-1]),
     ("no tensor", "q", lambda s: [1.0]),
     ("rank", "k", lambda s: s.inputs.k[..., None]),
     ("float32", "k", lambda s: s.inputs.k.float()),
     ("dim", "k", lambda s: s.inputs.k[..., :-1]),
-    ("batch", "k", lambda s: _longer(s.inputs.k, _batch_axis(s))),
     ("device", "k", lambda s: s.inputs.k.to("meta")),
     ("rank", "weights", lambda s: s.inputs.weights[..., None]),
     ("heads", "weights", lambda s: s.inputs.weights[..., :-1]),
-    ("batch", "weights", lambda s: _longer(s.inputs.weights, _batch_axis(s))),
-    ("queries", "weights", lambda s: _longer(s.inputs.weights, 1 - _batch_axis(s))),
+    ("queries", "weights", lambda s: _longer(s.inputs.weights, _query_axis(s))),
     ("float64", "weights", lambda s: s.inputs.weights.double()),
     ("device", "weights", lambda s: s.inputs.weights.to("meta")),
     ("rank", "topk_indices", lambda s: _some_indices(s)[0]),
-    ("batch", "topk_indices", lambda s: _some_indices(s, batch=1)),
+    ("queries", "topk_indices", lambda s: _some_indices(s, queries=1)),
     ("float", "topk_indices", lambda s: _some_indices(s).float()),
+)
+
+_OF_BATCHES: tuple[_Refusal, ...] = (
+    ("batch", "k", lambda s: _longer(s.inputs.k, _batch_axis(s))),
+    ("batch", "weights", lambda s: _longer(s.inputs.weights, _batch_axis(s))),
+    ("batch", "topk_indices", lambda s: _some_indices(s, batch=1)),
+)
+
+_OF_MASK_TENSORS: tuple[tuple[str, Callable[..., object]], ...] = (
+    ("missing", lambda _, name: None),
+    ("int64", lambda s, name: _own(s, name).long()),
+    ("float32", lambda s, name: _own(s, name).float()),
+    ("rank", lambda s, name: _own(s, name)[..., 0]),
+    ("rank 3", lambda s, name: _own(s, name)[None, None]),
+    ("device", lambda s, name: _own(s, name).to("meta")),
+    ("no tensor", lambda s, name: _own(s, name).tolist()),
 )

@@ -20,22 +20,67 @@ def entry_points(subject: Subject, matrix: Tensor, scores: Tensor, indices: Tens
     with torch.no_grad():
         if not subject.case.sets_constants(subject.spec):
             yield from _indexer_object(subject, matrix, scores, indices)
+        yield from _low_level_matrix(subject, matrix)
         if subject.spec.interface == "seed":
-            yield from _seed_matrix(subject, matrix)
             yield from _seed_functions(subject, matrix, scores, indices)
 
 
 def _indexer_object(subject: Subject, matrix: Tensor, scores: Tensor, indices: Tensor) -> Iterator[Measurement]:
-    if subject.inputs.given is not None:
+    inputs, indexer = subject.inputs, subject.indexer()
+    answers = {
+        "LightningIndexer": indexer(inputs.q, inputs.k, inputs.weights, topk_indices=inputs.given, **inputs.mask)
+    }
+    if inputs.given is None:
+        answers["LightningIndexer.select"] = indexer.select(subject.packed(matrix), **inputs.mask)
+    for name, (values, chosen) in answers.items():
+        yield same(f"{name}, scores", values, subject.packed(scores))
+        yield same(f"{name}, indices", chosen, subject.packed(indices))
+
+
+def _low_level_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
+    inputs, fwd = subject.inputs, subject.package.fwd
+    starts, ends = subject.key_ranges()
+    batched = fwd.batched_indexer_fwd(inputs.q, inputs.k, inputs.weights, starts, ends)
+    yield same("batched_indexer_fwd", batched, subject.packed(matrix))
+    if subject.case.values == "normal":
+        yield from _any_ranges(subject, matrix)
+    if subject.case.batch == 0:
         return
-    inputs = subject.inputs
-    indexer = subject.package.indexer.LightningIndexer(query_offset=subject.case.query_offset)
-    for name, (values, chosen) in (
-        ("LightningIndexer", indexer(inputs.q, inputs.k, inputs.weights)),
-        ("LightningIndexer.select", indexer.select(matrix)),
-    ):
-        yield same(f"{name}, scores", values, scores)
-        yield same(f"{name}, indices", chosen, indices)
+    sample = subject.case.batch - 1
+    q, k, weights = (subject.batch_first(t)[sample] for t in (inputs.q, inputs.k, inputs.weights))
+    bounds = (starts, ends) if starts.ndim == 1 else (starts[sample], ends[sample])
+    cleaned = fwd.indexer_fwd_interface(q, k, weights, *bounds)
+    yield same("indexer_fwd_interface", cleaned, matrix[sample])
+    with poisoned_memory():
+        raw = fwd.indexer_fwd_interface(q, k, weights, *bounds, clean_logits=False)
+    visible = subject.visible.expand(matrix.shape)[sample].to(raw.device)
+    yield same("indexer_fwd_interface, not cleaned", raw.masked_fill(~visible, -torch.inf), matrix[sample])
+    if all(bool(t.isfinite().all()) for t in (q, k, weights)):
+        yield none_of("unwritten scores, not cleaned", raw.isnan() | (raw == torch.inf), raw)
+
+
+def _any_ranges(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
+    """Ranges that start anywhere, are empty, or reach beyond the keys, beside one that is all keys."""
+    inputs, case = subject.inputs, subject.case
+    generator = torch.Generator().manual_seed(3000 + case.seed)
+    samples = 1 if case.view == "expanded" or subject.spec.layout == "THD" else case.batch
+    starts = torch.randint(-3, case.keys + 2, (samples, case.queries), generator=generator, dtype=torch.int32)
+    ends = starts + torch.randint(-1, case.keys + 3, starts.shape, generator=generator, dtype=torch.int32)
+    every = torch.zeros(case.queries, dtype=torch.int32)
+
+    def scores(first: Tensor, end: Tensor) -> Tensor:
+        device, batched = subject.device, subject.package.fwd.batched_indexer_fwd
+        return subject.unpacked(batched(inputs.q, inputs.k, inputs.weights, first.to(device), end.to(device))).cpu()
+
+    whole, column = scores(every, every + case.keys), torch.arange(case.keys)
+    yield same("scores of all keys", whole.masked_fill(~subject.visible, -torch.inf), matrix.cpu())
+    inside = (column >= starts[..., None]) & (column < ends[..., None])
+    if samples:
+        expected = whole.masked_fill(~inside[-1], -torch.inf)
+        yield same("scores of any ranges", scores(starts[-1], ends[-1]), expected)
+    if samples > 1:
+        expected = whole.masked_fill(~inside, -torch.inf)
+        yield same("scores of any ranges by sample", scores(starts, ends), expected)
 
 
 def _seed_functions(subject: Subject, matrix: Tensor, scores: Tensor, indices: Tensor) -> Iterator[Measurement]:
@@ -44,6 +89,11 @@ def _seed_functions(subject: Subject, matrix: Tensor, scores: Tensor, indices: T
     yield same("pytorch_extract_topk_scores", gathered, scores)
     if case.query_offset:
         return
+    starts, ends = subject.key_ranges()
+    made = subject.package.fwd._make_causal_cu_seqlens(case.queries, case.keys, case.ratio, subject.device)
+    yield same("_make_causal_cu_seqlens, starts", made[0], starts)
+    # ends past the last key mean the same as N
+    yield same("_make_causal_cu_seqlens, ends", made[1].clamp(max=case.keys), ends)
     arguments = (inputs.q, inputs.k, inputs.weights, case.ratio, case.topk, inputs.given)
     for name, function in (
         ("v4_lighting_indexer", module.v4_lighting_indexer),
@@ -54,62 +104,16 @@ def _seed_functions(subject: Subject, matrix: Tensor, scores: Tensor, indices: T
         yield same(f"{name}, indices", chosen, indices)
 
 
-def _seed_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
-    inputs, fwd = subject.inputs, subject.package.fwd
-    starts, ends = subject.key_ranges()
-    batched = fwd.batched_indexer_fwd(inputs.q, inputs.k, inputs.weights, starts, ends)
-    yield same("batched_indexer_fwd", batched, matrix)
-    if subject.case.values == "normal":
-        yield from _any_ranges(subject, matrix)
-    if subject.case.query_offset == 0:
-        made = fwd._make_causal_cu_seqlens(subject.case.queries, subject.case.keys, subject.case.ratio, subject.device)
-        yield same("_make_causal_cu_seqlens, starts", made[0], starts)
-        # ends past the last key mean the same as N
-        yield same("_make_causal_cu_seqlens, ends", made[1].clamp(max=subject.case.keys), ends)
-    if subject.case.batch == 0:
-        return
-    sample = subject.case.batch - 1
-    q, k, weights = inputs.q[:, sample], inputs.k[:, sample], inputs.weights[:, sample]
-    cleaned = fwd.indexer_fwd_interface(q, k, weights, starts, ends)
-    yield same("indexer_fwd_interface", cleaned, matrix[sample])
-    with poisoned_memory():
-        raw = fwd.indexer_fwd_interface(q, k, weights, starts, ends, clean_logits=False)
-    visible = subject.visible.to(raw.device)
-    yield same("indexer_fwd_interface, not cleaned", raw.masked_fill(~visible, -torch.inf), matrix[sample])
-    if all(bool(t.isfinite().all()) for t in (q, k, weights)):
-        yield none_of("unwritten scores, not cleaned", raw.isnan() | (raw == torch.inf), raw)
-
-
-def _any_ranges(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
-    """Ranges that start anywhere, are empty, or reach beyond the keys, beside one that is all keys."""
-    inputs, queries, keys = subject.inputs, subject.case.queries, subject.case.keys
-    generator = torch.Generator().manual_seed(3000 + subject.case.seed)
-    starts = torch.randint(-3, keys + 2, (queries,), generator=generator, dtype=torch.int32)
-    ends = starts + torch.randint(-1, keys + 3, (queries,), generator=generator, dtype=torch.int32)
-    every, last = torch.zeros_like(starts), torch.full_like(ends, keys)
-
-    def scores(first: Tensor, end: Tensor) -> Tensor:
-        device = subject.device
-        batched = subject.package.fwd.batched_indexer_fwd
-        result: Tensor = batched(inputs.q, inputs.k, inputs.weights, first.to(device), end.to(device))
-        return result.cpu()
-
-    whole, matrix, column = scores(every, last), matrix.cpu(), torch.arange(keys)
-    yield same("scores of all keys", whole.masked_fill(~subject.visible, -torch.inf), matrix)
-    inside = (column >= starts[:, None]) & (column < ends[:, None])
-    yield same("scores of any ranges", scores(starts, ends), whole.masked_fill(~inside, -torch.inf))
-
-
 def sample_backward(
     subject: Subject, indices: Tensor, grad: Tensor, exact: Gradients, bounds: Gradients
 ) -> Iterator[Measurement]:
-    """The seed's backward of one sample, the last one."""
-    if subject.spec.interface != "seed" or subject.case.batch == 0:
+    """The backward of one sample, the last one."""
+    if subject.case.batch == 0:
         return
     inputs, sample = subject.inputs, subject.case.batch - 1
-    dq, dw, dk = subject.package.bwd.indexer_bwd_interface(
-        inputs.q[:, sample], inputs.weights[:, sample], inputs.k[:, sample], indices[sample], grad[sample]
-    )
+    q, weights, k = (subject.batch_first(t)[sample] for t in (inputs.q, inputs.weights, inputs.k))
+    keys = subject.unmasked_indices(indices)[sample]
+    dq, dw, dk = subject.package.bwd.indexer_bwd_interface(q, weights, k, keys, grad[sample])
     for name, found, dtype in (("dq", dq, inputs.q.dtype), ("dw", dw, torch.float32), ("dk", dk, torch.float32)):
         reference, bound = after_rounding(getattr(exact, name)[sample], getattr(bounds, name)[sample], dtype)
         yield within(f"{name}, one sample", found, reference, bound)

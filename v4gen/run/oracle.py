@@ -19,16 +19,16 @@ BLOCK_ELEMENTS = 1 << 21
 
 @dataclass(frozen=True)
 class Problem:
-    """One instance of the operator under the causal mask.
+    """One instance of the operator.
 
-    `q` [B,S,H,D], `k` [B,N,D] and `weights` [B,S,H] share one dtype: float64, or int64 for the exact path.
+    `q` [B,S,H,D], `k` [B,N,D] and `weights` [B,S,H] share one dtype: float64, or int64 for the exact path. `visible`
+    bool [M,S,N] is the mask, M being B or 1.
     """
 
     q: Tensor
     k: Tensor
     weights: Tensor
-    ratio: int
-    query_offset: int = 0
+    visible: Tensor
     weight_scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -52,17 +52,12 @@ class Problem:
         """The weights [B,S,H] as the scores see them."""
         return self.weights if self.weight_scale == 1 else self.weights * self.weight_scale
 
-    def visible(self) -> Tensor:
-        """Which keys each query may see: bool [S,N]."""
-        positions = self.query_offset + torch.arange(self.queries)
-        return torch.arange(self.keys)[None, :] < ((positions + 1) // self.ratio)[:, None]
-
     def as_integers(self) -> Problem | None:
         """The same problem in int64, or None where an input is no small integer."""
         if self.weight_scale != 1 or not all(is_integral(t) for t in (self.q, self.k, self.weights)):
             return None
         q, k, weights = (t.to(torch.int64) for t in (self.q, self.k, self.weights))
-        return Problem(q, k, weights, self.ratio, self.query_offset)
+        return Problem(q, k, weights, self.visible)
 
     def blocks(self, columns: int) -> Iterator[tuple[int, slice]]:
         """Sample and query range of each block, small enough for [queries, H, columns] intermediates."""
@@ -92,7 +87,8 @@ class Gradients:
 class Columns:
     """A block of queries with the keys at their indices gathered; void columns hold zeros.
 
-    `q` [T,H,D], `weights` [T,H], `keys` [T,C,D], `valid` bool [T,C], `indices` [T,C] (0 where void), `grad` [T,C].
+    `q` [T,H,D], `weights` [T,H], `keys` [T,C,D], `valid` bool [T,C], `indices` [T,C] (0 where void), `grad` [T,C]; of
+    the columns those that some query of the block has a key in.
     """
 
     sample: int
@@ -118,7 +114,7 @@ def scores(problem: Problem) -> Tensor:
         dots = problem.q[sample, rows] @ problem.k[sample].T
         weighted = torch.einsum("th,thn->tn", problem.scaled_weights[sample, rows], dots.clamp(min=0))
         result[sample, rows] = weighted.to(torch.float64)
-    return result.masked_fill(~problem.visible(), -inf)
+    return result.masked_fill(~problem.visible, -inf)
 
 
 def select(matrix: Tensor, visible: Tensor, *, topk: int, width: str, order: str) -> tuple[Tensor, Tensor]:
@@ -162,22 +158,24 @@ def replay(matrix: Tensor, visible: Tensor, indices: Tensor) -> Tensor:
 
 def gather_columns(problem: Problem, indices: Tensor, grad: Tensor) -> Iterator[Columns]:
     """Walk over blocks of queries with their columns; nothing is left of a void column, NaN gradients included."""
-    void = is_void(indices, problem.visible())
+    void = is_void(indices, problem.visible)
     kept = indices.masked_fill(void, 0).long()
     upstream = grad.to(problem.q.dtype).masked_fill(void, 0)
     if problem.keys == 0:
         return
     for sample, rows in problem.blocks(indices.shape[-1]):
-        keys = problem.k[sample][kept[sample, rows]].masked_fill(void[sample, rows][..., None], 0)
+        valid = ~void[sample, rows]
+        used = valid.any(0)
+        valid, at = valid[:, used], kept[sample, rows][:, used]
         yield Columns(
             sample,
             rows,
             q=problem.q[sample, rows],
             weights=problem.scaled_weights[sample, rows],
-            keys=keys,
-            valid=~void[sample, rows],
-            indices=kept[sample, rows],
-            grad=upstream[sample, rows],
+            keys=problem.k[sample][at].masked_fill(~valid[..., None], 0),
+            valid=valid,
+            indices=at,
+            grad=upstream[sample, rows][:, used],
         )
 
 

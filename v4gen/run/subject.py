@@ -1,20 +1,25 @@
-"""One package asked one case: its entry points closed over the case's inputs, beside the oracle's view of them."""
+"""One package asked one case: its entry points closed over the case's inputs, beside the oracle's view of them.
+
+Whatever goes in and out here is batch first: packed tokens are one sample. Indices are as the package counts them,
+unless they are called keys.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from v4gen.run import oracle
-from v4gen.run.cases import Case
+from v4gen.run.case import Case
+from v4gen.run.mask import LARGEST, Mask
 from v4gen.run.oracle import Gradients, Problem
 from v4gen.run.package import Package
 from v4gen.run.tolerance import Arithmetic, gradient_bounds, score_bounds
-from v4gen.run.values import Inputs, batch_first, make_gradient, make_inputs, make_problem
+from v4gen.run.values import Inputs, batch_first, draw_mask, in_layout, make_gradient, make_inputs, make_problem
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -28,6 +33,7 @@ class Subject:
     spec: Spec
     case: Case
     inputs: Inputs
+    mask: Mask
     problem: Problem
     arithmetic: Arithmetic
     device: str
@@ -35,20 +41,24 @@ class Subject:
     @classmethod
     def of(cls, package: Package, spec: Spec, case: Case, device: str) -> Subject:
         """Draw the case's inputs on `device`."""
-        inputs = make_inputs(case, spec, device)
+        inputs, mask = make_inputs(case, spec, device), draw_mask(case, spec)
         arithmetic = Arithmetic.of(device, inputs.q.dtype)
-        return cls(package, spec, case, inputs, make_problem(case, spec, inputs), arithmetic, device)
+        return cls(package, spec, case, inputs, mask, make_problem(case, spec, inputs), arithmetic, device)
+
+    def indexer(self) -> Any:
+        """The package's object at the case's offset."""
+        return self.package.indexer.LightningIndexer(query_offset=self.case.query_offset)
 
     def matrix(self) -> Tensor:
         """The package's score matrix, float32 [B,S,N]."""
-        inputs, case = self.inputs, self.case
-        if case.sets_constants(self.spec):
-            starts, ends = self.key_ranges()
-            result: Tensor = self.package.fwd.batched_indexer_fwd(inputs.q, inputs.k, inputs.weights, starts, ends)
+        inputs = self.inputs
+        if self.case.sets_constants(self.spec):
+            result: Tensor = self.package.fwd.batched_indexer_fwd(
+                inputs.q, inputs.k, inputs.weights, *self.key_ranges()
+            )
         else:
-            indexer = self.package.indexer.LightningIndexer(query_offset=case.query_offset)
-            result = indexer.scores(inputs.q, inputs.k, inputs.weights)
-        return result.detach()
+            result = self.indexer().scores(inputs.q, inputs.k, inputs.weights, **inputs.mask)
+        return self.unpacked(result.detach())
 
     def forward(self, q: Tensor, k: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Selected scores and indices [B,S,C] from the package's function, at the case's given indices if any."""
@@ -57,10 +67,17 @@ class Subject:
             pair = self.package.indexer.v4_lighting_indexer(q, k, weights, case.ratio, case.topk, given)
         else:
             pair = self.package.indexer.lightning_indexer(
-                q, k, weights, topk_indices=given, query_offset=case.query_offset
+                q, k, weights, topk_indices=given, query_offset=case.query_offset, **self.inputs.mask
             )
         scores, indices = pair
-        return scores, indices
+        return self.unpacked(scores), self.unpacked(indices)
+
+    def backward(self, indices: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """dq, dw and dk in the layout from the backward that takes indices and gradients, and no mask."""
+        inputs, keys = self.inputs, self.packed(self.unmasked_indices(indices))
+        backward = self.package.bwd.batched_indexer_bwd
+        dq, dw, dk = backward(inputs.q, inputs.weights, inputs.k, keys, self.packed(grad))
+        return dq, dw, dk
 
     def leaves(self) -> tuple[Tensor, Tensor, Tensor]:
         """q, k and weights in the same memory, asking for gradients."""
@@ -68,28 +85,49 @@ class Subject:
         return q, k, weights
 
     def key_ranges(self) -> tuple[Tensor, Tensor]:
-        """First and last-plus-one visible key of each query, int32 [S], for the seed's low-level forward."""
-        ends = self.visible.sum(-1, dtype=torch.int32).to(self.device)
-        return torch.zeros_like(ends), ends
+        """First and last-plus-one visible key of each query, int32 [S] or [B,S], for the low-level forward."""
+        starts, ends = (bound.to(self.device, torch.int32) for bound in (self.mask.starts, self.mask.ends))
+        return (starts[0], ends[0]) if len(starts) == 1 else (starts, ends)
+
+    def given(self) -> Tensor | None:
+        """The given indices [B,S,C], on the CPU."""
+        given = self.inputs.given
+        return None if given is None else self.unpacked(given).cpu()
 
     def gradient(self, indices: Tensor) -> Tensor:
-        """The case's upstream gradient for scores at `indices`, on the device, its memory order kept."""
-        return make_gradient(self.case, indices.detach().cpu(), self.visible, self.device)
+        """The case's upstream gradient [B,S,C] for scores at `indices`, on the device, its memory order kept."""
+        return make_gradient(self.case, self.keys(indices), self.visible, self.device)
+
+    def keys(self, indices: Tensor) -> Tensor:
+        """Positions among all keys that `indices` name, int64, on the CPU; void ones stay void."""
+        return self.mask.to_keys(indices.detach().cpu())
 
     def unmasked_indices(self, indices: Tensor) -> Tensor:
-        """`indices` with -1 over what the mask hides, for a backward that is given no mask; the rest untouched."""
-        indices = indices.detach().cpu()
-        hidden = oracle.is_void(indices, self.visible) & (indices >= 0) & (indices < self.problem.keys)
-        return indices.masked_fill(hidden, -1).to(self.device)
+        """Keys int32 at `indices`, -1 over what the mask hides, for a backward that is given no mask."""
+        keys = self.keys(indices)
+        hidden = oracle.is_void(keys, self.visible) & (keys >= 0) & (keys < self.problem.keys)
+        return keys.masked_fill(hidden, -1).clamp(max=LARGEST).to(self.device, torch.int32)
 
     def batch_first(self, tensor: Tensor) -> Tensor:
-        """A tensor of the package's layout, batch first."""
+        """An input of the package's layout, or its gradient, batch first."""
         return batch_first(tensor, self.spec.layout)
 
-    @cached_property
+    def in_layout(self, tensor: Tensor) -> Tensor:
+        """The inverse of `batch_first`."""
+        return in_layout(tensor, self.spec.layout)
+
+    def unpacked(self, result: Tensor) -> Tensor:
+        """A result of the package, [B,S,...] or [T,...], batch first."""
+        return result[None] if self.spec.layout == "THD" else result
+
+    def packed(self, result: Tensor) -> Tensor:
+        """The inverse of `unpacked`."""
+        return result[0] if self.spec.layout == "THD" else result
+
+    @property
     def visible(self) -> Tensor:
-        """The mask, bool [S,N]."""
-        return self.problem.visible()
+        """The mask, bool [M,S,N]."""
+        return self.problem.visible
 
     @cached_property
     def exact_problem(self) -> Problem:
@@ -107,11 +145,11 @@ class Subject:
 
     def exact_gradients(self, indices: Tensor, grad: Tensor) -> Gradients:
         """The oracle's gradients at `indices` [B,S,C], in float64."""
-        grad, indices = grad.cpu(), indices.detach().cpu()
+        grad = grad.cpu()
         problem = self.exact_problem if oracle.is_integral(grad.nan_to_num(0, 0, 0)) else self.problem
-        exact = oracle.gradients(problem, indices, grad)
+        exact = oracle.gradients(problem, self.keys(indices), grad)
         return Gradients(exact.dq.double(), exact.dk.double(), exact.dw.double())
 
     def gradient_bounds(self, indices: Tensor, grad: Tensor) -> Gradients:
         """The tolerance of each element of the gradients, before rounding to an output dtype."""
-        return gradient_bounds(self.problem, indices.detach().cpu(), grad.cpu(), self.arithmetic)
+        return gradient_bounds(self.problem, self.keys(indices), grad.cpu(), self.arithmetic)

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from v4gen.run.cases import Case, case_matrix
+from v4gen.run.case import Case
+from v4gen.run.cases import case_matrix, selection_cases
 from v4gen.run.evidence import CaseResult, Measurement, Validation
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _trials(package: Package, spec: Spec, device: str) -> Iterator[_Trial]:
-    from v4gen.run import checks, contract
+    from v4gen.run import checks, contract, parts
     from v4gen.run.subject import Subject
 
     def trial(name: str, case: Case, measure: Callable[[Subject], Iterable[Measurement]]) -> _Trial:
@@ -69,6 +70,11 @@ def _trials(package: Package, spec: Spec, device: str) -> Iterator[_Trial]:
 
     for case in case_matrix(spec):
         yield trial(case.name, case, checks.measure)
+    for case in selection_cases(spec):
+        yield trial(case.name, case, checks.measure_selection)
+    cut = parts.parts_case(spec)
+    if cut is not None:
+        yield trial(cut.name, cut, parts.measure_parts)
     small = contract.contract_case(spec)
     yield trial("autograd contract", small, contract.measure_autograd)
     yield trial("bad input", small, contract.measure_refusals)

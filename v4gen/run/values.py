@@ -1,4 +1,4 @@
-"""The tensors of a case: adversarial values, given indices, upstream gradients, and the views they arrive in.
+"""The tensors of a case: adversarial values, given indices, upstream gradients, and the views that they arrive in.
 
 Everything follows from the case and its seed. Every input lies inside a larger buffer of NaN (given indices: of an
 index far outside), so that a read outside the tensor shows.
@@ -6,7 +6,7 @@ index far outside), so that a read outside the tensor shows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf, nan
 from typing import TYPE_CHECKING
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from v4gen.run.cases import Case, Values, View
+from v4gen.run.case import Case, Values, View
 from v4gen.run.golden import golden_gradient, golden_inputs
+from v4gen.run.mask import Mask, make_mask
 from v4gen.run.oracle import Problem, is_void
 
 if TYPE_CHECKING:
@@ -24,29 +25,49 @@ if TYPE_CHECKING:
 GUARD = 256
 """Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
 
-SEQUENCE_FIRST = "SBHD"
 EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "stripes", "golden"})
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a package is called with: q, k and weights in the spec's layout, given indices [B,S,C] or None."""
+    """What a package is called with: q, k and weights in the spec's layout, given indices [B,S,C] ([T,C]) or None.
+
+    `mask` are the arguments that tell the mask, beside `query_offset`.
+    """
 
     q: Tensor
     k: Tensor
     weights: Tensor
     given: Tensor | None
+    mask: Mapping[str, Tensor | int]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors, for what is done to each of them alike."""
-        given = () if self.given is None else (self.given,)
-        return (self.q, self.k, self.weights, *given)
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors by the names of their arguments, for what is done to each of them alike."""
+        named = {"q": self.q, "k": self.k, "weights": self.weights, "topk_indices": self.given, **self.mask}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
 def batch_first(tensor: Tensor, layout: str) -> Tensor:
-    """A tensor of the layout's, batch first; and back, as the exchange is its own inverse."""
-    return tensor.transpose(0, 1) if layout == SEQUENCE_FIRST else tensor
+    """q, k, weights or a gradient of one in the layout, batch first; packed tokens become one sample."""
+    if layout == "THD":
+        return tensor[None]
+    return tensor.transpose(0, 1) if layout == "SBHD" else tensor
+
+
+def in_layout(tensor: Tensor, layout: str) -> Tensor:
+    """The inverse of `batch_first`."""
+    return tensor[0] if layout == "THD" else batch_first(tensor, layout)
+
+
+def batch_axis(layout: str) -> int | None:
+    """Which axis of q, k and weights is the batch; packed tokens have none."""
+    return {"SBHD": 1, "BSHD": 0, "THD": None}[layout]
+
+
+def draw_mask(case: Case, spec: Spec) -> Mask:
+    """The mask of `case` for `spec`."""
+    return make_mask(case, spec, torch.Generator().manual_seed(4000 + case.seed))
 
 
 def make_inputs(case: Case, spec: Spec, device: str) -> Inputs:
@@ -54,23 +75,26 @@ def make_inputs(case: Case, spec: Spec, device: str) -> Inputs:
     generator = torch.Generator().manual_seed(1000 + case.seed)
     drawn = _draw(case, spec, generator)
     dtypes = (getattr(torch, spec.dtype), getattr(torch, spec.dtype), torch.float32)
-    arranged = [batch_first(values.to(dtype), spec.layout) for values, dtype in zip(drawn, dtypes, strict=True)]
-    batch_axis = 1 if spec.layout == SEQUENCE_FIRST else 0
-    q, k, weights = (_as_view(tensor.to(device), case.view, batch_axis) for tensor in arranged)
-    given = _given_indices(case, generator)
-    return Inputs(q, k, weights, None if given is None else _as_view(given.to(device), "contiguous", 0))
+    arranged = [in_layout(values.to(dtype), spec.layout) for values, dtype in zip(drawn, dtypes, strict=True)]
+    axis = batch_axis(spec.layout)
+    q, k, weights = (_as_view(tensor.to(device), case.view, axis) for tensor in arranged)
+    mask = draw_mask(case, spec)
+    given = _given_indices(case, mask, generator)
+    if given is not None:
+        given = _embedded((given[0] if spec.layout == "THD" else given).to(device))
+    return Inputs(q, k, weights, given, told(mask, case.view, device))
 
 
 def make_problem(case: Case, spec: Spec, inputs: Inputs) -> Problem:
     """The same numbers for the oracle: float64, batch first, on the CPU."""
     q, k, weights = (batch_first(t.cpu(), spec.layout).double() for t in (inputs.q, inputs.k, inputs.weights))
-    return Problem(q, k, weights, case.ratio, case.query_offset, spec.weight_scale)
+    return Problem(q, k, weights, draw_mask(case, spec).visible(case.keys), spec.weight_scale)
 
 
 def make_gradient(case: Case, indices: Tensor, visible: Tensor, device: str) -> Tensor:
     """The upstream gradient float32 [B,S,C] of scores at `indices`, on `device`, in the case's memory order.
 
-    `indices` [B,S,C] and `visible` [S,N] are on the CPU.
+    `indices` [B,S,C], positions among all keys, and `visible` [M,S,N] are on the CPU.
     """
     if case.gradient == "expanded":  # expanded where it is needed: a copy to another device would be dense
         return torch.tensor(1.5, device=device).expand(indices.shape)
@@ -211,8 +235,8 @@ _SHAPERS: dict[Values, _Shaper] = {
 }
 
 
-def _given_indices(case: Case, generator: torch.Generator) -> Tensor | None:
-    """Indices int32 [B,S,C] for replay.
+def _given_indices(case: Case, mask: Mask, generator: torch.Generator) -> Tensor | None:
+    """Indices int32 [B,S,C] for replay: of any keys, those that the mask hides and other documents' included.
 
     Key 0 is never named among void indices: it is where a kernel lands that forgets to mask, and in some cases it
     holds inf.
@@ -223,19 +247,31 @@ def _given_indices(case: Case, generator: torch.Generator) -> Tensor | None:
     shape = (case.batch, case.queries, columns)
     noise = torch.rand((case.batch, case.queries, max(case.keys, columns)), generator=generator)
     if case.given == "replay":
-        return noise.argsort(-1)[..., :columns].to(torch.int32)
-    if case.given == "duplicates":
-        return torch.randint(0, min(3, case.keys), shape, generator=generator, dtype=torch.int32)
-    wide = torch.randint(1, max(case.keys, 2), shape, generator=generator, dtype=torch.int32)
+        return mask.to_indices(noise.argsort(-1)[..., :columns])
+    if case.given == "duplicates":  # of the first keys that the query sees, if it sees any
+        return mask.to_indices(mask.starts[..., None] + torch.randint(0, min(3, case.keys), shape, generator=generator))
+    wide = mask.to_indices(torch.randint(1, max(case.keys, 2), shape, generator=generator))
     void = torch.tensor([-1, case.keys, -7, case.keys + 1000, 2**31 - 1, -(2**31)], dtype=torch.int32)
     return torch.where(torch.rand(shape, generator=generator) < 0.4, void[wide % len(void)], wide)
 
 
-def _as_view(tensor: Tensor, view: View, batch_axis: int) -> Tensor:
+def told(mask: Mask, view: View, device: str) -> dict[str, Tensor | int]:
+    """The arguments that tell `mask`; ranges by sample may be expanded over the batch, any tensor strided."""
+
+    def arranged(value: Tensor) -> Tensor:
+        if view == "expanded" and value.ndim == 2:
+            return _embedded(value[0]).expand(value.shape)
+        return _sliced(value, slice(1, None, 2), 2 * value.shape[-1]) if view == "strided" else _embedded(value)
+
+    arguments = mask.arguments.items()
+    return {name: arranged(value.to(device)) if isinstance(value, Tensor) else value for name, value in arguments}
+
+
+def _as_view(tensor: Tensor, view: View, batch_axis: int | None) -> Tensor:
     """The same values in the memory layout of `view`, surrounded by poison."""
     if view == "transposed":
         return _embedded(tensor.transpose(0, 1)).transpose(0, 1)
-    if view == "expanded":
+    if view == "expanded" and batch_axis is not None:
         return _embedded(tensor.narrow(batch_axis, 0, min(tensor.shape[batch_axis], 1))).expand(tensor.shape)
     if view == "fused":
         return _sliced(tensor, slice(3, 3 + tensor.shape[-1]), tensor.shape[-1] + 7)
