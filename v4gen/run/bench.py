@@ -76,7 +76,7 @@ class Contest:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return tuple(dict.fromkeys(timing.shape for timing in self.timings))
+        return tuple(dict.fromkeys(found.shape for found in (*self.timings, *self.skips)))
 
     def find(self, task: str, who: str, shape: Shape) -> Timing | None:
         return next((t for t in self.timings if (t.task, t.who, t.shape) == (task, who, shape)), None)
@@ -148,10 +148,15 @@ def bench_package(
     try:
         with imported_package(folder) as package, quiet():
             for shape in shapes:
-                jobs, left_out = _line_up(package, Problem(spec, shape, device), rivals)
+                try:
+                    problem = Problem(spec, shape, device)
+                except Unfit as error:
+                    skips.append(Skip(EVERY_TASK, OURS, shape, str(error)))
+                    continue
+                jobs, left_out = _line_up(package, problem, rivals)
                 timings += _time_all(jobs, shape, device, sustained_seconds)
                 skips += left_out
-                del jobs  # and the tensors of this shape with them
+                del jobs, problem  # and the tensors of this shape with them
                 _free(device)
     finally:
         torch.set_num_threads(threads)

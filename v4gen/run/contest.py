@@ -110,18 +110,23 @@ class Problem:
     device: str
 
     def __post_init__(self) -> None:
-        if self.spec.layout == "THD" and self.shape.batch > 1:
+        if self.packed and self.shape.batch > 1:
             raise Unfit("packed tokens (THD) are one batch")
+
+    @property
+    def packed(self) -> bool:
+        """Whether tensors have no batch dimension."""
+        return self.spec.layout == "THD"
 
     def batch_first(self, tensor: "Tensor") -> "Tensor":
         """A view of a tensor of the spec's layout."""
-        if self.spec.layout == "THD":
+        if self.packed:
             return tensor.unsqueeze(0)
         return tensor.transpose(0, 1) if self.spec.layout == "SBHD" else tensor
 
     def in_layout(self, tensor: "Tensor") -> "Tensor":
         """A view in the spec's layout of a tensor that is batch first."""
-        if self.spec.layout == "THD":
+        if self.packed:
             return tensor.squeeze(0)
         return tensor.transpose(0, 1) if self.spec.layout == "SBHD" else tensor
 
@@ -134,7 +139,7 @@ class Problem:
     def _input(self, tokens: int, *sizes: int, seed: int) -> "Tensor":
         outer = (tokens, self.shape.batch) if self.spec.layout == "SBHD" else (self.shape.batch, tokens)
         tensor = self._normal(*outer, *sizes, seed=seed)
-        return tensor.squeeze(0) if self.spec.layout == "THD" else tensor
+        return tensor.squeeze(0) if self.packed else tensor
 
     @property
     def dtype(self) -> "torch.dtype":
@@ -192,26 +197,32 @@ class Answers:
         if size > MATRIX_LIMIT:
             raise Unfit(f"the matrix of all scores would take {size / 2**30:.0f} GiB")
         matrix = fwd.batched_indexer_fwd(problem.q, problem.k, problem.weights, *self._ranges())
-        result: Tensor = matrix.unsqueeze(0) if problem.spec.layout == "THD" else matrix
+        result: Tensor = matrix.unsqueeze(0) if problem.packed else matrix
         return result
 
     def select(self) -> Any:
-        return self.package.indexer.tilelang_indexer_topk.select(self.matrix, *self._ranges(), self.problem.width)
+        ranges = (limit.unsqueeze(0) for limit in self._ranges())
+        return self.package.indexer.tilelang_indexer_topk.select(self.matrix, *ranges, self.problem.width)
 
     def forward(self) -> Any:
-        problem, shape = self.problem, self.problem.shape
+        problem, shape, forward = self.problem, self.problem.shape, self.package.indexer._ops.checked_select
         inputs = (problem.q, problem.k, problem.weights)
-        return self.package.indexer._ops.select(*inputs, shape.ratio, shape.topk, None, shape.offset)
+        if problem.spec.mask == "causal":
+            return forward(*inputs, shape.ratio, shape.topk, None, shape.offset)
+        starts, ends = (limit.unsqueeze(0) for limit in self._ranges())
+        found = forward(*inputs, starts, ends, shape.keys, shape.topk, None)
+        return [tensor.unsqueeze(0) for tensor in found] if problem.packed else found
 
     def backward(self) -> Any:
-        problem = self.problem
-        return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, self.best[1], problem.grad)
+        problem, columns = self.problem, (self.best[1], self.problem.grad)
+        indices, grad = (tensor.squeeze(0) for tensor in columns) if problem.packed else columns
+        return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, indices, grad)
 
     def _ranges(self) -> Any:
+        """First key that each query sees, and one past the last: int32 [S]. Every mask is run as a causal one."""
         shape = self.problem.shape
-        return self.package.fwd._make_causal_cu_seqlens(
-            shape.length, shape.keys, shape.ratio, self.problem.device, shape.offset
-        )
+        numbers = (shape.length, shape.keys, shape.ratio, self.problem.device, shape.offset)
+        return self.package.fwd._make_causal_cu_seqlens(*numbers)
 
     @cached_property
     def matrix(self) -> "Tensor":

@@ -63,7 +63,7 @@ def cudnn_tasks(problem: Problem, answers: Answers) -> Tasks:
     shape, spec, heads = problem.shape, problem.spec, problem.spec.heads
     if find_spec("cudnn") is None or find_spec("cutlass") is None:
         raise Unfit("nvidia-cudnn-frontend and nvidia-cutlass-dsl are not installed")
-    _require(problem.device == "cuda" and torch.cuda.get_device_capability()[0] == 9, "is timed on Hopper alone")
+    _require(_on_hopper(problem.device), "is timed on Hopper alone")
     _require(spec.dtype == "bfloat16" and spec.dim == 128, "takes bfloat16 of dim 128 alone")
     _require(heads in (16, 32, 64), "takes 16, 32 or 64 heads")
     _require(shape.topk <= CUDNN_TOPK, f"selects at most {CUDNN_TOPK} keys")
@@ -125,6 +125,12 @@ def rival_versions(names: Sequence[str]) -> dict[str, str | None]:
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
         raise Unfit(otherwise)
+
+
+def _on_hopper(device: str) -> bool:
+    import torch
+
+    return device == "cuda" and torch.cuda.get_device_capability()[0] == 9
 
 
 def _scaled_weights(problem: Problem) -> "Tensor":
