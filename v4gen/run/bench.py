@@ -76,7 +76,7 @@ class Contest:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return tuple(dict.fromkeys(found.shape for found in (*self.timings, *self.skips)))
+        return tuple(dict.fromkeys([t.shape for t in self.timings] + [s.shape for s in self.skips]))
 
     def find(self, task: str, who: str, shape: Shape) -> Timing | None:
         return next((t for t in self.timings if (t.task, t.who, t.shape) == (task, who, shape)), None)
@@ -148,19 +148,24 @@ def bench_package(
     try:
         with imported_package(folder) as package, quiet():
             for shape in shapes:
-                try:
-                    problem = Problem(spec, shape, device)
-                except Unfit as error:
-                    skips.append(Skip(EVERY_TASK, OURS, shape, str(error)))
-                    continue
-                jobs, left_out = _line_up(package, problem, rivals)
-                timings += _time_all(jobs, shape, device, sustained_seconds)
-                skips += left_out
-                del jobs, problem  # and the tensors of this shape with them
+                found = _bench_shape(package, spec, device, shape, rivals, sustained_seconds)
+                timings += found.timings
+                skips += found.skips
                 _free(device)
     finally:
         torch.set_num_threads(threads)
     return Contest(tuple(timings), tuple(skips))
+
+
+def _bench_shape(
+    package: Package, spec: "Spec", device: str, shape: Shape, rivals: Sequence[str], sustained_seconds: float
+) -> Contest:
+    try:
+        problem = Problem(spec, shape, device)
+    except Unfit as error:
+        return Contest((), (Skip(EVERY_TASK, OURS, shape, str(error)),))
+    jobs, skips = _line_up(package, problem, rivals)
+    return Contest(tuple(_time_all(jobs, shape, device, sustained_seconds)), tuple(skips))
 
 
 def _line_up(package: Package, problem: Problem, rivals: Sequence[str]) -> tuple[list[Job], list[Skip]]:
