@@ -68,7 +68,7 @@ def cudnn_tasks(problem: Problem, answers: Answers) -> Tasks:
     _require(heads in (16, 32, 64), "takes 16, 32 or 64 heads")
     _require(shape.topk <= CUDNN_TOPK, f"selects at most {CUDNN_TOPK} keys")
     dsa = importlib.import_module("cudnn.deepseek_sparse_attention")
-    q, k, weights = (problem.batch_first(t).contiguous() for t in (problem.q, problem.k, _scaled_weights(problem)))
+    q, k, weights = (_compact(problem.batch_first(t)) for t in (problem.q, problem.k, _scaled_weights(problem)))
     offsets = torch.full((shape.batch,), shape.offset, dtype=torch.int32, device=q.device) if shape.offset else None
     lengths = problem.ends.repeat(shape.batch)
 
@@ -137,6 +137,11 @@ def _scaled_weights(problem: Problem) -> "Tensor":
     """The weights with the spec's constant in them, where other indexers expect every scale."""
     scale = problem.spec.weight_scale
     return problem.weights if scale == 1 else problem.weights * scale
+
+
+def _compact(tensor: "Tensor") -> "Tensor":
+    """Contiguous, the strides of dimensions of one element too: a kernel may ask alignment of them."""
+    return tensor.flatten().view(tensor.shape)
 
 
 def _cudnn_backward(problem: Problem, q: "Tensor", k: "Tensor", weights: "Tensor", indices: "Tensor") -> Any:
