@@ -25,6 +25,7 @@ def cudnn(monkeypatch: pytest.MonkeyPatch, operator: SimpleNamespace) -> None:
 
     def scores(q: Tensor, k: Tensor, w: Tensor, *, ratio: int, q_causal_offsets: Tensor | None) -> dict[str, Tensor]:
         assert q_causal_offsets is None or q_causal_offsets.shape == q.shape[:1]
+        assert all(tensor.stride(0) == tensor[0].numel() for tensor in (q, k, w))
         offset = 0 if q_causal_offsets is None else int(q_causal_offsets[0])
         ranges = operator.causal(q.shape[1], k.shape[1], ratio, "cpu", offset)
         return {"scores": operator.score_matrix(q, k.squeeze(2), w, *ranges)}
@@ -63,10 +64,12 @@ def cudnn(monkeypatch: pytest.MonkeyPatch, operator: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("layout", ["SBHD", "BSHD"])
-@pytest.mark.parametrize("offset", [0, 99])
-def test_it_agrees(cudnn: None, spec: Spec, plain_package: Callable[[str], Package], layout: str, offset: int) -> None:
+@pytest.mark.parametrize(("batch", "offset"), [(1, 0), (2, 0), (2, 99)])
+def test_it_agrees(
+    cudnn: None, spec: Spec, plain_package: Callable[[str], Package], layout: str, batch: int, offset: int
+) -> None:
     spec = spec.model_copy(update={"heads": 64, "dim": 128, "topk": 128, "layout": layout})
-    problem = Problem(spec, Shape.of(spec, batch=2, length=70, ratio=1, offset=offset), "cpu")
+    problem = Problem(spec, Shape.of(spec, batch=batch, length=70, ratio=1, offset=offset), "cpu")
     answers = Answers(plain_package(layout), problem)
     tasks = RIVALS["cudnn"].tasks(problem, answers)
     assert [*tasks] == TASKS
