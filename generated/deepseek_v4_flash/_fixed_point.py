@@ -36,13 +36,14 @@ pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
 
 def get_reach_kernel(heads: int, dim: int) -> Any:
     """For each query its r, and its largest finite |g|·r; batch, queries, keys and top-k are run-time sizes."""
-    B, S, topk = T.dynamic("B"), T.dynamic("S"), T.dynamic("topk")
+    B, S, topk = T.dynamic("B, S, topk")
+    q_batch, q_query, q_head, w_batch, w_query = T.dynamic("q_batch, q_query, q_head, w_batch, w_query", "int64")
     padded_dim = -(-dim // NUM_THREADS) * NUM_THREADS
 
     @T.prim_func
     def indexer_backward_reach(
-        Q: T.Tensor((S, B, heads, dim), DTYPE),
-        W: T.Tensor((S, B, heads), FP32),
+        Q: T.StridedTensor((B, S, heads, dim), (q_batch, q_query, q_head, 1), DTYPE),
+        W: T.StridedTensor((B, S, heads), (w_batch, w_query, 1), FP32),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
         Reach: T.Tensor((B, S), FP32),
@@ -62,7 +63,7 @@ def get_reach_kernel(heads: int, dim: int) -> Any:
             for h in T.serial(heads):
                 for d in T.Parallel(padded_dim):
                     if d < dim:
-                        wq = W[t, b, h] * T.cast(Q[t, b, h, d], FP32)
+                        wq = W[b, t, h] * T.cast(Q[b, t, h, d], FP32)
                         total[d] = total[d] + T.max(wq, -wq)
             for d in T.Parallel(padded_dim):
                 # A maximum leaves NaN out: infinity stands in for it.
@@ -89,7 +90,7 @@ def get_bound_kernel() -> Any:
 
     A key for which one of them is not finite is marked as broken.
     """
-    B, S, N, topk = T.dynamic("B"), T.dynamic("S"), T.dynamic("N"), T.dynamic("topk")
+    B, S, N, topk = T.dynamic("B, S, N, topk")
 
     @T.prim_func
     def indexer_backward_bound(
@@ -97,8 +98,8 @@ def get_bound_kernel() -> Any:
         G: T.Tensor((B, S, topk), FP32),
         Reach: T.Tensor((B, S), FP32),
         Factor: T.Tensor((1,), FP32),
-        Bound: T.Tensor((N, B), INT64),
-        Broken: T.Tensor((N, B), INT32),
+        Bound: T.Tensor((B, N), INT64),
+        Broken: T.Tensor((B, N), INT32),
     ) -> None:
         with T.Kernel(S * B, threads=NUM_THREADS) as block:
             b = T.alloc_var(INT32)
@@ -113,9 +114,9 @@ def get_bound_kernel() -> Any:
                         if index >= 0 and index < N:
                             bound = T.max(G[b, t, j], -G[b, t, j]) * Reach[b, t]
                             if bound <= LARGEST:
-                                T.atomic_add(Bound[index, b], T.cast(T.ceil(bound * Factor[0]), INT64))
+                                T.atomic_add(Bound[b, index], T.cast(T.ceil(bound * Factor[0]), INT64))
                             else:
-                                Broken[index, b] = 1
+                                Broken[b, index] = 1
 
     return indexer_backward_bound
 
@@ -123,9 +124,9 @@ def get_bound_kernel() -> Any:
 def scales(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, indices: torch.Tensor, grad_scores: torch.Tensor
 ) -> torch.Tensor:
-    """How many units a 1 is for each key, float32 in k's layout without D; NaN where its gradient may not be finite.
+    """How many units a 1 is for each key, float32 [B, N]; NaN where its gradient may not be finite.
 
-    The arguments are as `kernel_input` makes them. A function of their values alone: the same bits on every run.
+    The arguments are as the backward kernel takes them, batch first. A function of their values alone: the same bits on every run.
     """
     target = _runtime.target_for(q.device)
     reach = torch.empty(indices.shape[:2], dtype=torch.float32, device=q.device)
@@ -133,7 +134,7 @@ def scales(
     bound = torch.zeros(k.shape[:2], dtype=torch.int64, device=q.device)
     broken = torch.zeros(k.shape[:2], dtype=torch.int32, device=q.device)
     measure = _runtime.compiled(get_reach_kernel, pass_configs, target, HEADS, DIM)
-    measure(q, weights, indices, grad_scores, reach, largest, k.shape[0])
+    measure(q, weights, indices, grad_scores, reach, largest, k.shape[1])
     factor = (2.0 ** (BOUND_BITS - indices[0].numel().bit_length()) / largest.amax()).clamp(max=2.0**100).reshape(1)
     _runtime.compiled(get_bound_kernel, pass_configs, target)(indices, grad_scores, reach, factor, bound, broken)
     real_bound = bound.double() / factor.double()
@@ -143,11 +144,12 @@ def scales(
     return scale.masked_fill_((broken != 0) | (real_bound > LARGEST), torch.nan)
 
 
-def to_float(dk: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """dk in float32, in the memory of the int32 sums; a slice at a time, since dk may be the largest tensor here."""
-    result = dk.view(torch.float32)
-    rows = max(1, SLICE // max(1, dk[0].numel()))
-    for start in range(0, dk.shape[0], rows):
-        part = slice(start, start + rows)
-        result[part] = dk[part] * scale[part].reciprocal().unsqueeze(-1)
-    return result
+def to_float(sums: torch.Tensor, scale: torch.Tensor, dk: torch.Tensor) -> None:
+    """Write dk [B, N, D] float32 over its int32 `sums`, which lie in the same memory.
+
+    A slice of keys at a time, since dk may be the largest tensor here.
+    """
+    keys = max(1, SLICE // max(1, dk[:, 0].numel()))
+    for start in range(0, dk.shape[1], keys):
+        part = slice(start, start + keys)
+        dk[:, part] = sums[:, part] * scale[:, part].reciprocal().unsqueeze(-1)

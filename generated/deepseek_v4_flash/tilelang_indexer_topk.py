@@ -6,6 +6,7 @@ Score descending, and among equal scores the lowest index first; NaN ranks above
 scores alone: the same bits on every run.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ import torch
 from . import _runtime
 from ._block_sort import NAN_KEY
 from ._selection import SCHEDULES, SelectSchedule, get_select_kernel, pass_configs
+
+Place = tuple[slice, slice]  # batches and queries
 
 VOID_KEY = torch.iinfo(torch.int32).min  # below the key of −inf
 
@@ -25,14 +28,19 @@ def schedule_for(target: str, width: int) -> SelectSchedule | None:
 def tl_indexer_topk_impl(width: int, *, target: str | None = None) -> Any:
     """The compiled selection kernel for at most `width` keys, on `target` (the current GPU, else the CPU).
 
-    Call it as kernel(scores [rows, quads, 4], starts [queries], ends [queries], values [rows, width], indices
-    [rows, width], columns). Raises ValueError where the package has no schedule.
+    Its arguments are those of `get_select_kernel`'s function. Raises ValueError where the package has no schedule.
     """
     target = target or _runtime.default_target()
     schedule = schedule_for(target, width)
     if schedule is None:
         raise ValueError(f"this package has no selection kernel for {width} keys on {target}")
     return _runtime.compiled(get_select_kernel, pass_configs, target, target, schedule)
+
+
+@cache
+def select_kernel(width: int, target: str) -> Any:
+    """The compiled selection kernel, or None where the package has none, found at once from its second call on."""
+    return None if schedule_for(target, width) is None else tl_indexer_topk_impl(width, target=target)
 
 
 def in_quads(scores: torch.Tensor) -> torch.Tensor:
@@ -54,7 +62,7 @@ def select(
     Args:
         scores: [B, S, N] float32; only columns in [start, end) are looked at. Whole quads of 16 aligned bytes a row
             are read in place, others are copied first.
-        starts, ends: [S] int32; a range is cut to [0, N).
+        starts, ends: [1 or B, S] int32; a range is cut to [0, N).
         width: columns of the result.
 
     Returns:
@@ -69,25 +77,38 @@ def select(
 
 
 def select_into(
-    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, values: torch.Tensor, indices: torch.Tensor
+    scores: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    values: torch.Tensor,
+    indices: torch.Tensor,
+    first_batch: int = 0,
+    first_query: int = 0,
 ) -> None:
-    """As `select`, into values and indices [B, S, width], both contiguous."""
-    if values.numel() == 0:
+    """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
+
+    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on.
+    """
+    batches, queries, columns = scores.shape
+    width = values.shape[-1]
+    if batches * queries * width == 0:
         return
-    columns, width = scores.shape[-1], values.shape[-1]
     target = _runtime.target_for(scores.device)
-    if columns == 0:
-        values.fill_(-torch.inf)
-        indices.fill_(-1)
-    elif schedule_for(target, width) is None:
-        sorted_values, sorted_indices = select_by_sorting(scores, starts, ends, width)
-        values.copy_(sorted_values)
-        indices.copy_(sorted_indices)
-    else:
-        kernel = tl_indexer_topk_impl(width, target=target)
-        results = (values.view(-1, width), indices.view(-1, width))
-        with _runtime.on_device(scores):
-            kernel(in_quads(scores), starts.contiguous(), ends.contiguous(), *results, columns)
+    kernel = select_kernel(width, target)
+    if columns == 0 or kernel is None:
+        place = (slice(first_batch, first_batch + batches), slice(first_query, first_query + queries))
+        begin, end = in_window(starts, place), in_window(ends, place)
+        values[place], indices[place] = select_by_sorting(scores, begin, end, width)
+        return
+    results = (values.view(-1, width), indices.view(-1, width))
+    with _runtime.on_device(scores):
+        kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)
+
+
+def in_window(limits: torch.Tensor, place: Place) -> torch.Tensor:
+    """Of `limits` [1 or B, S], those of a window's queries: [1 or batches, queries]."""
+    batches, queries = place
+    return limits[:, queries] if limits.shape[0] == 1 else limits[batches, queries]
 
 
 def sort_keys(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
@@ -109,7 +130,7 @@ def select_by_sorting(
     batches, queries, columns = scores.shape
     found = min(width, columns)
     column = torch.arange(columns, dtype=torch.int32, device=scores.device)
-    visible = (column >= starts[:, None]) & (column < ends[:, None])
+    visible = (column >= starts.unsqueeze(-1)) & (column < ends.unsqueeze(-1))
     keys, order = torch.sort(sort_keys(scores, visible), dim=-1, descending=True, stable=True)
     best = order[..., :found]
     void = keys[..., :found] == VOID_KEY
@@ -126,13 +147,22 @@ def gather(
     """The scores at given indices instead of the best ones.
 
     Args:
-        scores: [B, S, N] float32; starts, ends: [S] int32; indices: [B, S, K] int32, duplicates allowed.
+        scores: [B, S, N] float32; starts, ends: [1 or B, S] int32; indices: [B, S, K] int32, duplicates allowed.
 
     Returns:
         scores [B, S, K] float32 and the indices, −inf and −1 where an index is out of sight or out of range.
     """
-    visible = (indices >= starts[:, None]) & (indices < ends[:, None]) & (indices < scores.shape[-1])
+    visible = (indices >= starts.unsqueeze(-1)) & (indices < ends.unsqueeze(-1))
+    visible &= (indices >= 0) & (indices < scores.shape[-1])
     if scores.shape[-1] == 0:
         return torch.full(indices.shape, -torch.inf, device=scores.device), torch.full_like(indices, -1)
     values = scores.gather(-1, indices.masked_fill(~visible, 0).long())
     return values.masked_fill_(~visible, -torch.inf), indices.masked_fill(~visible, -1)
+
+
+def gather_window(
+    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, indices: torch.Tensor, place: Place
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `gather`, for a window of queries as the forward's scratch holds it; ranges [1 or B, S] are those of all."""
+    begin, end = in_window(starts, place), in_window(ends, place)
+    return gather(scores, begin, end, indices)

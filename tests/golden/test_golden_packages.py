@@ -53,3 +53,5 @@ def test_the_cases_take_both_sides_of_every_branch() -> None:
     }
     one_sided = [name for name, side in branches.items() if {side(plan) for plan in plans} != {True, False}]
     assert not one_sided
+    assert {plan.layout for plan in plans} == {"SBHD", "BSHD", "THD"}
+    assert {plan.mask for plan in plans} == {"causal", "ranges", "varlen"}

@@ -62,10 +62,10 @@ def test_selects_as_a_stable_sort_does(topk: ModuleType, columns: int, width: in
     scores = rows_of(columns)
     queries = scores.shape[1]
     query = torch.arange(queries, device="cuda")
-    starts = (query % 4).to(torch.int32) - 1
-    ends = (columns - query % 3).to(torch.int32)
+    starts = (query % 4).to(torch.int32)[None] - 1
+    ends = (columns - query % 3).to(torch.int32)[None]
     column = torch.arange(columns, device="cuda")
-    hidden = (column < starts[:, None]) | (column >= ends[:, None])
+    hidden = (column < starts[..., None]) | (column >= ends[..., None])
     scores.masked_fill_(hidden, torch.nan)  # what lies out of sight must not matter
     values, indices = topk.select(scores, starts, ends, width)
     want_values, want_indices = topk.select_by_sorting(scores, starts, ends, width)
@@ -75,7 +75,7 @@ def test_selects_as_a_stable_sort_does(topk: ModuleType, columns: int, width: in
 
 def test_the_same_on_every_run(topk: ModuleType) -> None:
     scores = torch.cat([rows_of(16_384), torch.randn(1, 2000, 16_384, device="cuda")], dim=1)
-    starts = torch.zeros(scores.shape[1], dtype=torch.int32, device="cuda")
+    starts = torch.zeros(1, scores.shape[1], dtype=torch.int32, device="cuda")
     ends = torch.full_like(starts, scores.shape[2])
     values, indices = topk.select(scores, starts, ends, 512)
     for _ in range(REPEATS):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from v4gen.generated.tiny import _ops
+from v4gen.generated.tiny import _windows
 
 
 @settings(max_examples=300, deadline=None)
@@ -21,9 +21,9 @@ def test_windows_tile_the_queries_within_the_scratch(
 ) -> None:
     keys = (offset + queries) // ratio + extra_keys + 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_ops, "SCORE_SCRATCH", scratch)
-        windows = list(_ops._windows(batch, queries, keys, ratio, offset))
-    whole_row = _ops._whole_quads(keys)
+        patch.setattr(_windows, "SCORE_SCRATCH", scratch)
+        windows = list(_windows.windows(batch, queries, keys, ratio, offset))
+    whole_row = _windows.whole_quads(keys)
     covered = []
     for batches, rows, columns in windows:
         held = (batches.stop - batches.start) * (rows.stop - rows.start) * columns

@@ -37,9 +37,11 @@ SPECS = MappingProxyType(
         "seed": TINY + SEED + TALL,
         "padded": TINY + SEED + PADDED,
         "operator": TINY + "layout: BSHD\nwidth: topk\norder: index\ndtype: float16\nweight_scale: 0.125\n",
+        "packed": TINY + "layout: THD\nmask: varlen\nindex_base: local\n",
     }
 )
-"""The spec `tiny` in tiles of two queries, the same in tiles that its heads do not fill, and its opposite.
+"""The spec `tiny` in tiles of two queries, the same in tiles that its heads do not fill, its opposite, and
+packed documents.
 
 Scratch is little, so that queries come in several windows.
 """

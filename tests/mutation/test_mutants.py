@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from tests.mutation.conftest import Emitted, Judge
 
 FWD, BWD, TOPK, INDEXER = (f"tilelang_indexer{part}.py" for part in ("_fwd", "_bwd", "_topk", ""))
-OPS, RUNTIME, SELECTION, SORT = "_ops.py", "_runtime.py", "_selection.py", "_block_sort.py"
+MASK, OPS, RUNTIME = "_mask.py", "_ops.py", "_runtime.py"
+SELECTION, SORT = "_selection.py", "_block_sort.py"
 
 RARE = 0.01
 """A rare mutant changes some, but less than this share of the rows that the matrix has (`judge.changed_rows`)."""
@@ -36,18 +37,18 @@ class Mutant:
 
 MUTANTS = (
     # The mask
-    Mutant("bound t // r", FWD, "torch.div(position + 1, c", "torch.div(position, c"),
-    Mutant("bound one late", FWD, "torch.div(position + 1, c", "torch.div(position + 2, c"),
-    Mutant("open window included", FWD, "torch.div(position + 1, c", "torch.div(position + compress_ratio, c"),
+    Mutant("bound t // r", FWD, "first = query_offset + 1", "first = query_offset"),
+    Mutant("bound one late", FWD, "first = query_offset + 1", "first = query_offset + 2"),
+    Mutant("open window included", FWD, "first = query_offset + 1", "first = query_offset + compress_ratio"),
     Mutant("last bound one short at N", FWD, "clamp_(max=seq_len_kv)", "clamp_(max=max(seq_len_kv - 1, 0))"),
     Mutant("bound not cut to N", FWD, ".clamp_(max=seq_len_kv)", ""),
-    Mutant("mask lets the bound itself through", FWD, "s >= Ends[t]", "s > Ends[t]"),
-    Mutant("bound of query 0 for all", FWD, "s >= Ends[t]", "s >= Ends[0]"),
-    Mutant("query offset ignored", FWD, "arange(query_offset, query_offset +", "arange(0, 0 +"),
-    Mutant("bounds restarted in a window", OPS, "(starts[queries], ends[queries])", "(starts, ends)"),
-    Mutant("queries restarted in a window", OPS, "batches.start, queries.start)", "batches.start, 0)"),
+    Mutant("mask lets the bound itself through", FWD, "s >= Ends[row, t]", "s > Ends[row, t]"),
+    Mutant("bound of query 0 for all", FWD, "s >= Ends[row, t]", "s >= Ends[row, 0]"),
+    Mutant("query offset ignored", FWD, "first = query_offset + 1", "first = 1"),
+    Mutant("bounds restarted in a window", SELECTION, "t = first_query + T.truncmod", "t = T.truncmod"),
+    Mutant("queries restarted in a window", OPS, "window, *first)\n        if", "window, first[0], 0)\n        if"),
     Mutant("run-time ratio ignored", OPS, "_seqlens(S, N, compress_ratio, q", "_seqlens(S, N, 4, q"),
-    Mutant("run-time top-k ignored", OPS, "return B, S, N, min(topk, N)", "return B, S, N, min(8, N)"),
+    Mutant("run-time top-k ignored", OPS, "min(topk, k.shape[0])", "min(8, k.shape[0])"),
     # Scores
     Mutant("relu missing", FWD, "T.if_then_else(x <= 0, T.float32(0), x)", "x"),
     Mutant(
@@ -66,27 +67,27 @@ MUTANTS = (
     Mutant(
         "keys of sample 0 for all",
         FWD,
-        "T.copy(K[s : s + block_N, b, 0:dim], k)",
-        "T.copy(K[s : s + block_N, 0, 0:dim], k)",
+        "T.copy(K[b, s : s + block_N, 0:dim], k)",
+        "T.copy(K[0, s : s + block_N, 0:dim], k)",
     ),
     Mutant(
         "last head dropped",
         FWD,
-        "w[i, h] = W[T.min(t + i, S - 1), b, h]",
-        "w[i, h] = T.if_then_else(h < heads - 1, W[T.min(t + i, S - 1), b, h], T.float32(0))",
+        "w[i, h] = W[b, T.min(t + i, S - 1), h]",
+        "w[i, h] = T.if_then_else(h < heads - 1, W[b, T.min(t + i, S - 1), h], T.float32(0))",
     ),
     Mutant("last chunk of dims dropped", FWD, "t + i // heads < S,", "t + i // heads < S and d < dim - 16,"),
     Mutant(
         "tail tile unwritten",
         FWD,
-        "T.ceildiv(T.min(last_key, (part + 1) * span), block_N)",
-        "T.min(last_key, (part + 1) * span) // block_N",
+        "T.ceildiv(last, block_N)",
+        "last // block_N",
     ),
     Mutant(
         "first tile skipped",
         FWD,
-        "T.max(first_key, part * span) // block_N",
-        "T.max(first_key, part * span) // block_N + 1",
+        "first_own = first_tile + part * part_tiles",
+        "first_own = first_tile + part * part_tiles + 1",
     ),
     Mutant(
         "stale tile of keys",
@@ -99,9 +100,9 @@ MUTANTS = (
     Mutant("minus zero kept", FWD, "T.if_then_else(is_zero, T.float32(0), score[j, i])", "score[j, i]"),
     Mutant(
         "weights rounded to half",
-        OPS,
-        "_runtime.kernel_input(weights, torch.float32)",
-        "_runtime.kernel_input(weights.to(q.dtype), torch.float32)",
+        FWD,
+        "_runtime.kernel_input(weights.transpose(0, 1), torch.float32,",
+        "_runtime.kernel_input(weights.to(q.dtype).transpose(0, 1), torch.float32,",
     ),
     Mutant(
         "narrow weights refused",
@@ -109,8 +110,8 @@ MUTANTS = (
         "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32, DTYPE), q)",
         "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32,), q)",
     ),
-    Mutant("inputs not widened", RUNTIME, "tensor.detach().to(dtype).contiguous()", "tensor.detach().contiguous()"),
-    Mutant("strides ignored", RUNTIME, ".to(dtype).contiguous()", ".to(dtype)"),
+    Mutant("inputs not widened", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().contiguous()"),
+    Mutant("strides ignored", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().to(torch.float32)"),
     Mutant(
         "weight scale ignored",
         FWD,
@@ -152,8 +153,8 @@ MUTANTS = (
     Mutant(
         "first 8192 keys only",
         SELECTION,
-        "T.min(Ends[query], columns)",
-        "T.min(Ends[query], T.min(columns, 8192))",
+        "T.min(Ends[b, t], columns)",
+        "T.min(Ends[b, t], T.min(columns, 8192))",
         rare=True,
     ),
     Mutant("crowds sorted ascending", SORT, "if (other > mine) == ", "if (other < mine) == ", rare=True),
@@ -161,8 +162,8 @@ MUTANTS = (
     Mutant(
         "int64 indices",
         OPS,
-        "indices = torch.empty((B, S, width), dtype=torch.int32, device=q.device)\n    if",
-        "indices = torch.empty((B, S, width), dtype=torch.int64, device=q.device)\n    if",
+        "result[place] = part\n    return scores, indices",
+        "result[place] = part\n    return scores, indices.long()",
     ),
     Mutant(
         "order by index left out",
@@ -171,19 +172,19 @@ MUTANTS = (
         "tx, T.min(wanted, 1), T.min(wanted, 1), column_key",
         "operator",
     ),
-    Mutant("width cut to N", OPS, "return B, S, N, topk\n", "return B, S, N, min(topk, N)\n", "operator"),
+    Mutant("width cut to N", OPS, "width = topk if", "width = min(topk, k.shape[1]) if", "operator"),
     Mutant(
         "void columns first",
         TOPK,
-        "kernel(in_quads(scores), starts.contiguous(), ends.contiguous(), *results, columns)",
-        "kernel(in_quads(scores), starts.contiguous(), ends.contiguous(), *results, columns)"
+        "kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)",
+        "kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)"
         "; order = (indices >= 0).long().argsort(dim=-1, stable=True)"
         "; values.copy_(values.gather(-1, order)); indices.copy_(indices.gather(-1, order))",
         "operator",
     ),
     # Given indices
-    Mutant("given indices not masked", TOPK, " & (indices < ends[:, None])", ""),
-    Mutant("given -1 not masked", TOPK, "(indices >= starts[:, None]) & ", ""),
+    Mutant("given indices not masked", TOPK, " & (indices < ends.unsqueeze(-1))", ""),
+    Mutant("given index before the range not masked", TOPK, "(indices >= starts.unsqueeze(-1)) & ", "", "packed"),
     # Gradients
     Mutant("gate open at zero", BWD, "T.if_then_else(products[i, h] > 0, g", "T.if_then_else(products[i, h] >= 0, g"),
     Mutant(
@@ -203,8 +204,8 @@ MUTANTS = (
     Mutant(
         "key of a void index read",
         BWD,
-        "T.if_then_else(index[i] >= 0, K[T.max(index[i], 0), b, d], T.cast(0, dtype))",
-        "K[T.max(index[i], 0), b, d]",
+        "T.if_then_else(index[i] >= 0, K[b, T.max(index[i], 0), d], T.cast(0, dtype))",
+        "K[b, T.max(index[i], 0), d]",
         rare=True,
     ),
     Mutant("dq restarted in each tile", BWD, "clear_accum=False", "clear_accum=True", rare=True),
@@ -229,22 +230,28 @@ MUTANTS = (
         "valid = tile == 0 and i < topk",
         rare=True,
     ),
-    Mutant("dw misses a head", BWD, "dW[t, b, h] = dw[h]", "dW[t, b, T.min(h, heads - 2)] = dw[h]"),
+    Mutant("dw misses a head", BWD, "dW[b, t, h] = dw[h]", "dW[b, t, T.min(h, heads - 2)] = dw[h]"),
     Mutant(
         "dk rounded in each tile",
         BWD,
-        "T.atomic_add(dK[index[i], b, d], dk[i, d])",
-        "T.atomic_add(dK[index[i], b, d], T.reinterpret(T.reinterpret(dk[i, d], INT32) & -65536, FP32))",
+        "T.atomic_add(dK[b, index[i], d], dk[i, d])",
+        "T.atomic_add(dK[b, index[i], d], T.reinterpret(T.reinterpret(dk[i, d], INT32) & -65536, FP32))",
     ),
-    Mutant("dk overwritten", BWD, "T.atomic_add(dK[index[i], b, d], dk[i, d])", "dK[index[i], b, d] = dk[i, d]"),
+    Mutant("dk overwritten", BWD, "T.atomic_add(dK[b, index[i], d], dk[i, d])", "dK[b, index[i], d] = dk[i, d]"),
     Mutant("dk started from garbage", BWD, "torch.zeros(k.shape,", "torch.empty(k.shape,"),
-    Mutant("dq in float32", BWD, "dq.to(q.dtype) if needs_q", "dq if needs_q"),
+    Mutant("dq in float32", BWD, "make(q.shape, dtype=q.dtype,", "make(q.shape, dtype=torch.float32,"),
     Mutant(
         "second derivative computed",
         OPS,
         'torch.library.register_autograd(f"{NAMESPACE}::gradients", _no_second_derivative, lib=_library)',
         "",
     ),
+    # Documents
+    Mutant("document of the token before", MASK, "right=True, out_int32=True", "right=False, out_int32=True", "packed"),
+    Mutant("windows straddle documents", MASK, "token - cu_seqlens_q[document] + 1", "token + 1", "packed"),
+    Mutant("indices off by one document", MASK, "indices - starts", "indices - starts.roll(1)", "packed"),
+    Mutant("keys of a document not cut to it", MASK, "torch.minimum(starts + complete, limits)", "starts + complete", "packed"),
+    Mutant("row stored a quad late", FWD, "first_query, -4 if from_start else 0", "first_query, -8 if from_start else 0", "packed"),
     # Arguments
     Mutant("shapes unchecked", RUNTIME, "if not matches:", "if False:"),
     Mutant("argument not named", RUNTIME, "`{name}` must have shape", "an argument must have shape"),
@@ -280,7 +287,7 @@ def test_a_mutant_is_caught(
     record_property("mutation", f"{mutant.name}{share} -> {verdict.case}: {verdict.seen}")
 
 
-@pytest.mark.parametrize(("name", "runs"), [("seed", 3), ("padded", 1), ("operator", 1)])
+@pytest.mark.parametrize(("name", "runs"), [("seed", 3), ("padded", 1), ("operator", 1), ("packed", 1)])
 def test_the_true_package_passes_every_time(name: str, runs: int, emitted: dict[str, Emitted], judge: Judge) -> None:
     for _ in range(runs):
         verdict = judge(emitted[name].folder, emitted[name].spec)

@@ -2,6 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
+from math import gcd
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 from v4gen.digest import digest_data
@@ -51,8 +52,9 @@ class Plan:
     score_scratch: int
     scratch_mib: int
     targets: tuple[TargetPlan, ...]
-    function_name: str
-    sequence_first: bool
+    layout: str
+    mask: str
+    local_indices: bool
     seed_interface: bool
     sorts: bool
     width_is_min: bool
@@ -61,6 +63,24 @@ class Plan:
     scales_weights: bool
     scales_gradients: bool
     pads_heads: bool
+
+    @property
+    def weight_vector(self) -> int:
+        """Weights that a kernel loads at once, at most 16 bytes of them: so many divide a query's heads."""
+        return gcd(self.heads, 4)
+
+    @property
+    def packed(self) -> bool:
+        """Whether tokens lie end to end without a batch."""
+        return self.layout == "THD"
+
+    @property
+    def causal(self) -> bool:
+        return self.mask == "causal"
+
+    @property
+    def varlen(self) -> bool:
+        return self.mask == "varlen"
 
     @property
     def is_float16(self) -> bool:
@@ -100,8 +120,9 @@ def make_plan(spec: Spec) -> Plan:
         score_scratch=score_scratch(spec),
         scratch_mib=spec.forward.scratch_mib,
         targets=targets,
-        function_name="V4IndexerFunction" if spec.interface == "seed" else "LightningIndexerFunction",
-        sequence_first=spec.layout == "SBHD",
+        layout=spec.layout,
+        mask=spec.mask,
+        local_indices=spec.index_base == "local",
         seed_interface=spec.interface == "seed",
         sorts=sorts(spec),
         width_is_min=spec.width == "min",

@@ -7,14 +7,12 @@ Batch first, keys in ascending order, a scale in the kernel
 
 from .tilelang_indexer import (
     LightningIndexer,
-    LightningIndexerFunction,
     lightning_indexer,
     warmup,
 )
 
 __all__ = [
     "LightningIndexer",
-    "LightningIndexerFunction",
     "lightning_indexer",
     "warmup",
 ]

@@ -86,9 +86,10 @@ SCHEDULES: dict[str, tuple[SelectSchedule, ...]] = {
 def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
     """The selection kernel as a TileLang function, one block a row; rows, columns and width are run-time sizes.
 
-    A row is start … end of the first `columns` of its scores, which come in quads of 16 aligned bytes.
+    Scores is a window of `queries` queries a batch, in quads of 16 aligned bytes; Values and Indices are the whole.
     """
-    rows, queries, quads, width = T.dynamic("rows"), T.dynamic("queries"), T.dynamic("quads"), T.dynamic("width")
+    rows, quads, all_rows, width = T.dynamic("rows, quads, all_rows, width")
+    S, ranges = T.dynamic("S, ranges")
     capacity, bins, threads, values = schedule.capacity, schedule.bins, schedule.threads, schedule.values
     on_cpu = target == "cpu"
     steps = get_steps(on_cpu, threads, bins, schedule.crowd)
@@ -244,11 +245,14 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
     @T.prim_func
     def indexer_select(
         Scores: T.Tensor((rows, quads, 4), FP32),
-        Starts: T.Tensor((queries,), INT32),
-        Ends: T.Tensor((queries,), INT32),
-        Values: T.Tensor((rows, width), FP32),
-        Indices: T.Tensor((rows, width), INT32),
+        Starts: T.Tensor((ranges, S), INT32),
+        Ends: T.Tensor((ranges, S), INT32),
+        Values: T.Tensor((all_rows, width), FP32),
+        Indices: T.Tensor((all_rows, width), INT32),
         columns: T.int32,
+        queries: T.int32,
+        first_batch: T.int32,
+        first_query: T.int32,
     ) -> None:
         with T.Kernel(rows, threads=threads) as block:
             if not on_cpu:
@@ -261,7 +265,9 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             scattered = alloc_shared((capacity,), INT64)
             partial = alloc_shared((max(2 * threads // LANES, 1),), INT32)
             found = alloc_shared((SLOTS,), INT32)
-            query = T.alloc_var(INT32)
+            b = T.alloc_var(INT32)
+            t = T.alloc_var(INT32)
+            place = T.alloc_var(INT32)
             start = T.alloc_var(INT32)
             end = T.alloc_var(INT32)
             wanted = T.alloc_var(INT32)
@@ -273,9 +279,12 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             value = T.alloc_var(FP32)
 
             row = rows - 1 - block  # the longest of a causal window first
-            query = T.truncmod(row, queries)
-            start = T.max(Starts[query], 0)
-            end = T.min(Ends[query], columns)
+            b = first_batch + T.truncdiv(row, queries)
+            t = first_query + T.truncmod(row, queries)
+            place = b * S + t
+            b = T.min(b, ranges - 1)
+            start = T.max(Starts[b, t], 0)
+            end = T.min(Ends[b, t], columns)
             total = T.max(end - start, 0)
             wanted = T.min(total, width)
             low = NAN_KEY
@@ -325,10 +334,11 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             for i in T.serial(T.ceildiv(width, threads)):
                 column = i * threads + tx
                 if column < wanted:
-                    Values[row, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
-                    Indices[row, column] = T.cast(-score_of(entry_key(entries[column])), INT32)
+                    Values[place, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
+                    key = T.cast(-score_of(entry_key(entries[column])), INT32)
+                    Indices[place, column] = key
                 elif column < width:
-                    Values[row, column] = -T.infinity(FP32)
-                    Indices[row, column] = -1
+                    Values[place, column] = -T.infinity(FP32)
+                    Indices[place, column] = -1
 
     return indexer_select

@@ -6,72 +6,16 @@
 and indices of its best keys.
 """
 
-from typing import TYPE_CHECKING, Any
-
 import torch
-from torch.autograd.function import once_differentiable
+from typing_extensions import Unpack
 
 from . import _ops, _runtime, tilelang_indexer_topk
+from ._mask import Mask, check_mask, visible_keys
 from .tilelang_indexer_bwd import tl_indexer_bwd_impl
-from .tilelang_indexer_fwd import (
-    _make_causal_cu_seqlens,
-    batched_indexer_fwd,
-    check_inputs,
-    tl_indexer_fwd_impl,
-)
+from .tilelang_indexer_fwd import all_scores, check_inputs, tl_indexer_fwd_impl
 
 TOPK = 20
 COMPRESS_RATIO = 4
-INPUT_NAMES = ("index_q", "index_k", "weights")  # of LightningIndexerFunction
-
-
-class LightningIndexerFunction(torch.autograd.Function):
-    """Autograd function of the lightning indexer; differentiable once, in q, k and weights.
-
-    q: [B, S, H, D] float16, k: [B, N, D] float16, weights: [B, S, H] float32.
-    """
-
-    if TYPE_CHECKING:
-
-        @classmethod
-        def apply(
-            cls,
-            index_q: torch.Tensor,
-            index_k: torch.Tensor,
-            weights: torch.Tensor,
-            compress_ratio: int,
-            topk: int,
-            topk_indices: torch.Tensor | None = None,
-            query_offset: int = 0,
-        ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        index_q: torch.Tensor,
-        index_k: torch.Tensor,
-        weights: torch.Tensor,
-        compress_ratio: int,
-        topk: int,
-        topk_indices: torch.Tensor | None = None,
-        query_offset: int = 0,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Scores [B, S, K] float32 and indices [B, S, K] int32; a given index out of sight comes back as −1."""
-        inputs = (index_q, index_k, weights)
-        scores, indices = _ops.checked_select(*inputs, compress_ratio, topk, topk_indices, query_offset, INPUT_NAMES)
-        ctx.save_for_backward(index_q, index_k, weights, indices)
-        ctx.mark_non_differentiable(indices)
-        return scores, indices
-
-    @staticmethod
-    @once_differentiable
-    def backward(
-        ctx: Any, grad_scores: torch.Tensor, grad_indices: torch.Tensor | None
-    ) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of q, k and weights in their own dtypes, each only if it is needed."""
-        needs = ctx.needs_input_grad[:3]
-        found = _ops.gradients(*ctx.saved_tensors, grad_scores, *needs)
-        return *(grad if needed else None for grad, needed in zip(found, needs, strict=True)), None, None, None, None
 
 
 def lightning_indexer(
@@ -81,6 +25,11 @@ def lightning_indexer(
     *,
     topk_indices: torch.Tensor | None = None,
     query_offset: int = 0,
+    cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_k: torch.Tensor | None = None,
+    cu_seqlen_ks: torch.Tensor | None = None,
+    cu_seqlen_ke: torch.Tensor | None = None,
+    max_seqlen_k: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The best keys of each query, and their scores.
 
@@ -90,6 +39,7 @@ def lightning_indexer(
         weights: [B, S, H] float32 (or float16, which is widened); every scale of the model sits in them.
         topk_indices: [B, S, K] int32, to gather scores at given indices instead of selecting (replay).
         query_offset: position of the first query, for a rank that holds a part of the sequence.
+        cu_seqlens_q, cu_seqlens_k, cu_seqlen_ks, cu_seqlen_ke, max_seqlen_k: of other masks; refused.
 
     Returns:
         scores [B, S, K] float32, differentiable in q, k and weights, and indices [B, S, K] int32, K = 20 or
@@ -99,31 +49,41 @@ def lightning_indexer(
         TypeError, ValueError: an argument of a wrong dtype, shape, device or range, named in the message.
         RuntimeError: no kernel for the tensors' device.
     """
+    mask: Mask = {
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+        "cu_seqlen_ks": cu_seqlen_ks,
+        "cu_seqlen_ke": cu_seqlen_ke,
+        "max_seqlen_k": max_seqlen_k,
+    }
+    check_mask(query_offset, mask)
     return _ops.checked_select(q, k, weights, COMPRESS_RATIO, TOPK, topk_indices, query_offset)
 
 
 class LightningIndexer:
     """`lightning_indexer` in its two steps, for those who want the scores in between.
 
-    `query_offset` is the position of the first query.
+    `query_offset` is the position of the first query. The keyword arguments of its methods are those of
+    `lightning_indexer` that tell the mask.
     """
 
     def __init__(self, query_offset: int = 0) -> None:
-        _runtime.check_integer("query_offset", query_offset, 0, _ops.MAX_POSITION)
+        _runtime.check_integer("query_offset", query_offset, 0, _runtime.MAX_POSITION)
         self.query_offset = query_offset
 
-    def scores(self, q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def scores(self, q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, **mask: Unpack[Mask]) -> torch.Tensor:
         """All scores [B, S, N] float32, −inf out of sight; without a gradient, which only selected scores have."""
-        _, S, N = check_inputs(q, k, weights)
-        starts, ends = _make_causal_cu_seqlens(S, N, COMPRESS_RATIO, q.device, self.query_offset)
-        return batched_indexer_fwd(q, k, weights, starts, ends)
+        starts, ends, _ = visible_keys(*check_inputs(q, k, weights), q, self.query_offset, mask)
+        return all_scores(q, k, weights, starts, ends)
 
-    def select(self, scores: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def select(self, scores: torch.Tensor, **mask: Unpack[Mask]) -> tuple[torch.Tensor, torch.Tensor]:
         """The best keys of each query by `scores` [B, S, N] float32: scores and indices, as `lightning_indexer`'s."""
         _runtime.check_tensor("scores", scores, ("B", "S", "N"), (torch.float32,))
-        _, S, N = scores.shape
-        starts, ends = _make_causal_cu_seqlens(S, N, COMPRESS_RATIO, scores.device, self.query_offset)
-        return tilelang_indexer_topk.select(scores.detach(), starts, ends, TOPK)
+        scores = scores.detach()
+        B, S, N = scores.shape
+        starts, ends, _ = visible_keys(B, S, N, scores, self.query_offset, mask)
+        values, indices = tilelang_indexer_topk.select(scores, starts, ends, TOPK)
+        return values, indices
 
     def __call__(
         self,
@@ -132,9 +92,10 @@ class LightningIndexer:
         weights: torch.Tensor,
         *,
         topk_indices: torch.Tensor | None = None,
+        **mask: Unpack[Mask],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The same as `lightning_indexer` at this offset."""
-        return lightning_indexer(q, k, weights, topk_indices=topk_indices, query_offset=self.query_offset)
+        return lightning_indexer(q, k, weights, topk_indices=topk_indices, query_offset=self.query_offset, **mask)
 
 
 def warmup(device: torch.device | str = "cpu") -> None:

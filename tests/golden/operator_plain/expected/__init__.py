@@ -4,14 +4,12 @@
 
 from .tilelang_indexer import (
     LightningIndexer,
-    LightningIndexerFunction,
     lightning_indexer,
     warmup,
 )
 
 __all__ = [
     "LightningIndexer",
-    "LightningIndexerFunction",
     "lightning_indexer",
     "warmup",
 ]

@@ -9,24 +9,18 @@ namespace derives from the import path, so that two copies of this package in on
 """
 
 import hashlib
-import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from . import _runtime, tilelang_indexer_bwd, tilelang_indexer_topk
-from .tilelang_indexer_fwd import _make_causal_cu_seqlens, check_inputs, write_scores
-
-# Scores that one chunk of queries may hold. Selection by sorting keeps its keys, sorted keys and indices beside them,
-# and all of it together stays below 256 MiB.
-SCORE_SCRATCH = 13421772
-MAX_POSITION = 2**31 - 2  # positions and ranges are int32
+from ._windows import scratch_for, windows
+from .tilelang_indexer_fwd import _make_causal_cu_seqlens, check_inputs, operands, write_scores
 
 NAMESPACE = "v4gen_" + hashlib.sha256(__name__.rpartition(".")[0].encode()).hexdigest()[:12]
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _library.define(
-    "select(Tensor q, Tensor k, Tensor weights, int compress_ratio, int topk, Tensor? topk_indices, int query_offset)"
+    "select(Tensor q, Tensor k, Tensor weights, int compress_ratio, int topk, Tensor? topk_indices, SymInt query_offset)"
     " -> (Tensor, Tensor)"
 )
 _library.define(
@@ -44,45 +38,21 @@ def check(
     topk_indices: torch.Tensor | None,
     query_offset: int,
     names: tuple[str, str, str] = ("q", "k", "weights"),
-) -> tuple[int, int, int, int]:
-    """B, S, N and the width of the result; raises TypeError or ValueError for a wrong argument, naming it."""
-    B, S, N = check_inputs(q, k, weights, names)
-    _runtime.check_integer("compress_ratio", compress_ratio, 1, MAX_POSITION)
-    _runtime.check_integer("query_offset", query_offset, 0, MAX_POSITION - S)
-    if topk_indices is not None:
+) -> None:
+    """Raise TypeError or ValueError for a wrong argument, naming it."""
+    B, S, _ = check_inputs(q, k, weights, names)
+    _runtime.check_integer("compress_ratio", compress_ratio, 1, _runtime.MAX_POSITION)
+    _runtime.check_offset(query_offset, S)
+    if topk_indices is None:
+        _runtime.check_integer("topk", topk, 1, _runtime.MAX_TOPK)
+    else:
         _runtime.check_tensor("topk_indices", topk_indices, (B, S, "K"), (torch.int32,), q)
-        return B, S, N, topk_indices.shape[-1]
-    _runtime.check_integer("topk", topk, 1, _runtime.MAX_TOPK)
-    return B, S, N, min(topk, N)
 
 
-def _windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
-    """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
-    per_batch = max(SCORE_SCRATCH // B, 1)
-    s = 0
-    while s < S:
-        queries = slice(s, min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S))
-        columns = _whole_quads(min((query_offset + queries.stop) // compress_ratio, N))
-        B_step = max(1, SCORE_SCRATCH // max((queries.stop - s) * columns, 1))
-        for b in range(0, B, B_step):
-            yield slice(b, min(b + B_step, B)), queries, columns
-        s = queries.stop
-
-
-def _rows(scores: int, position: int, N: int, compress_ratio: int) -> int:
-    """How many queries from `position` on see at most `scores` keys in all; at least one.
-
-    The last of n queries sees (position + n) / compress_ratio keys, at most three more to fill its quad, and at most
-    all N: the greater of the two solutions holds.
-    """
-    start = position + 3 * compress_ratio
-    growing = (math.isqrt(start * start + 4 * compress_ratio * scores) - start) // 2
-    return max(growing, scores // _whole_quads(N), 1)
-
-
-def _whole_quads(columns: int) -> int:
-    """`columns` rounded up to whole quads: selection reads four scores at a time."""
-    return -(-columns // 4) * 4
+def _result_shape(q: torch.Tensor, k: torch.Tensor, topk: int, topk_indices: torch.Tensor | None) -> tuple[int, ...]:
+    """[B, S, K]."""
+    width = min(topk, k.shape[0]) if topk_indices is None else topk_indices.shape[-1]
+    return q.shape[1], q.shape[0], width
 
 
 def _select(
@@ -94,32 +64,30 @@ def _select(
     topk_indices: torch.Tensor | None,
     query_offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores and indices [B, S, width], chunk by chunk of queries through one scratch buffer."""
-    B, S, N, width = check(q, k, weights, compress_ratio, topk, topk_indices, query_offset)
-    scores = torch.empty((B, S, width), dtype=torch.float32, device=q.device)
-    indices = torch.empty((B, S, width), dtype=torch.int32, device=q.device)
-    if B * S * N * width == 0:
+    """Scores and indices [B, S, width], window by window of queries through one scratch buffer."""
+    scores, indices = _select_shapes(q, k, weights, compress_ratio, topk, topk_indices, query_offset)
+    if scores.numel() * k.numel() == 0:
         return scores.fill_(-torch.inf), indices.fill_(-1)
 
-    q, k, weights = _runtime.kernel_input(q), _runtime.kernel_input(k), _runtime.kernel_input(weights, torch.float32)
+    inputs = operands(q, k, weights)
+    (B, S), N = inputs[0].shape[:2], inputs[1].shape[1]
+    results = (scores, indices)
     starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
-    widest = _whole_quads(N)
-    scratch = torch.empty(min(B * S * widest, max(SCORE_SCRATCH, widest)), dtype=torch.float32, device=q.device)
-    for batches, queries, columns in _windows(B, S, N, compress_ratio, query_offset):
+    ranges = (starts.view(1, S), ends.view(1, S))
+    scratch = torch.empty(scratch_for(B, S, N), dtype=torch.float32, device=q.device)
+    for batches, queries, columns in windows(B, S, N, compress_ratio, query_offset):
+        first = (batches.start, queries.start)
         shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
         window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
-        write_scores(q, k, weights, starts, ends, window, batches.start, queries.start)
-        ranges = (starts[queries], ends[queries])
-        place = (scores[batches, queries], indices[batches, queries])
-        if topk_indices is not None:
-            best = tilelang_indexer_topk.gather(window, *ranges, topk_indices[batches, queries])
-        elif place[0].is_contiguous():
-            tilelang_indexer_topk.select_into(window, *ranges, *place)
-            continue
+        write_scores(*inputs, *ranges, window, *first)
+        if topk_indices is None:
+            tilelang_indexer_topk.select_into(window, *ranges, *results, *first)
         else:
-            best = tilelang_indexer_topk.select(window, *ranges, width)
-        for whole, part in zip(place, best, strict=True):
-            whole.copy_(part)
+            given = topk_indices[batches, queries]
+            place = (batches, queries)
+            found = tilelang_indexer_topk.gather_window(window, *ranges, given, place)
+            for result, part in zip(results, found, strict=True):
+                result[place] = part
     return scores, indices
 
 
@@ -132,9 +100,9 @@ def _select_shapes(
     topk_indices: torch.Tensor | None,
     query_offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    B, S, _, width = check(q, k, weights, compress_ratio, topk, topk_indices, query_offset)
-    scores = torch.empty((B, S, width), dtype=torch.float32, device=q.device)
-    return scores, torch.empty((B, S, width), dtype=torch.int32, device=q.device)
+    shape = _result_shape(q, k, topk, topk_indices)
+    scores = torch.empty(shape, dtype=torch.float32, device=q.device)
+    return scores, torch.empty(shape, dtype=torch.int32, device=q.device)
 
 
 def _gradients(

@@ -18,6 +18,7 @@ HEADS = 12
 DIM = 48
 DTYPE = torch.float16
 MAX_TOPK = 4096
+MAX_POSITION = 2**31 - 2  # positions and ranges are int32
 
 # The targets that this package has schedules for, as TileLang names them.
 TARGETS: dict[str, str | dict[str, str]] = {
@@ -60,6 +61,7 @@ def cpu_flags() -> list[str]:
     return [*CPU_FLAGS, *machine]
 
 
+@functools.cache
 def target_for(device: torch.device) -> str:
     """The key in TARGETS that serves `device`.
 
@@ -126,18 +128,31 @@ def compiled(get_kernel: Callable[..., Any], pass_configs: dict[str, Any], targe
 
 def on_device(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     """A context in which a kernel launched on `tensor`'s data runs on its device."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+    elsewhere = tensor.is_cuda and tensor.device.index != torch.cuda.current_device()
+    return torch.cuda.device(tensor.device) if elsewhere else nullcontext()
 
 
-def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """`tensor` as the kernels read it: contiguous, 16-byte aligned, in `dtype`; the tensor itself where it is so.
+def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vector_bytes: int = 16) -> torch.Tensor:
+    """`tensor`, batch first, as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
 
-    Half-precision tensors on the CPU are widened to float32, which is exact: C has no bfloat16.
+    A GPU's kernel reads any view whose last dimension is dense and whose base and outer strides are multiples of
+    `vector_bytes`, which it loads at once. The CPU's kernels read contiguous tensors, and half precision widened to
+    float32, which is exact: C has no bfloat16.
     """
-    if dtype is None:
-        dtype = torch.float32 if tensor.device.type == "cpu" and tensor.is_floating_point() else tensor.dtype
-    tensor = tensor.detach().to(dtype).contiguous()
-    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone()
+    if tensor.device.type == "cpu":
+        return tensor.detach().to(torch.float32).contiguous()
+    tensor = tensor.detach() if dtype is None else tensor.detach().to(dtype)
+    step = vector_bytes // tensor.element_size()
+    whole_vectors = tensor.data_ptr() % vector_bytes == 0 and all(stride % step == 0 for stride in tensor.stride()[:-1])
+    return tensor if whole_vectors and tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def kernel_output(view: torch.Tensor) -> torch.Tensor:
+    """What a kernel writes in place of `view`, batch first: the view itself, or something to copy from afterwards.
+
+    A CPU's kernels write contiguous float32.
+    """
+    return view.to(torch.float32).contiguous() if view.device.type == "cpu" else view
 
 
 def check_tensor(
@@ -180,7 +195,12 @@ def check_heads_and_dim(name: str, tensor: torch.Tensor) -> None:
 
 def check_integer(name: str, value: int, low: int, high: int) -> None:
     """Raise TypeError unless `value` is an int, and ValueError unless low ≤ value ≤ high."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, (int, torch.SymInt)):
         raise TypeError(f"`{name}` must be an int, got {type(value).__name__}")
     if not low <= value <= high:
         raise ValueError(f"`{name}` must be in {low} … {high}, got {value}")
+
+
+def check_offset(query_offset: int, queries: int) -> None:
+    """Raise TypeError or ValueError unless the last of so many queries has a position that int32 holds."""
+    check_integer("query_offset", query_offset, 0, MAX_POSITION - queries)

@@ -11,15 +11,18 @@ TOPK = 7
 COMPRESS_RATIO = 128
 
 
+def visible_keys(queries: int, keys: int, query_offset: int = 0) -> torch.Tensor:
+    """Whether a query sees a key, [S, N]."""
+    position = torch.arange(query_offset, query_offset + queries)
+    return torch.arange(keys) < ((position + 1) // COMPRESS_RATIO)[:, None]
+
+
 def reference_scores(q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, query_offset: int = 0) -> torch.Tensor:
     """Scores [B, S, N], −inf out of sight, of q [S, B, H, D], k [N, B, D] and weights [S, B, H]."""
     products = torch.einsum("sbhd,nbd->bsnh", q, k)
     scores = torch.einsum("bsnh,sbh->bsn", products.relu(), 3.0 * weights.to(q.dtype))
-    queries, keys = scores.shape[1:]
-    position = torch.arange(query_offset, query_offset + queries, device=q.device)
-    visible_keys = (position + 1) // COMPRESS_RATIO
-    hidden = torch.arange(keys, device=q.device) >= visible_keys[:, None]
-    return scores.masked_fill(hidden, -torch.inf)
+    visible = visible_keys(scores.shape[-2], scores.shape[-1], query_offset)
+    return scores.masked_fill(~visible.to(scores.device), -torch.inf)
 
 
 def reference_indexer(
@@ -27,12 +30,12 @@ def reference_indexer(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores and indices [B, S, K] of the best keys; −inf and −1 where a query sees fewer."""
     scores = reference_scores(q, k, weights, query_offset)
-    queries = scores.shape[1]
-    # A stable sort puts the lowest index first among equal scores, and keys out of sight, which come last, after a
-    # visible score of −inf.
-    values, indices = scores.sort(dim=-1, descending=True, stable=True)
-    values, indices = values[..., :TOPK], indices[..., :TOPK]
-    visible_keys = (torch.arange(query_offset, query_offset + queries, device=q.device) + 1) // COMPRESS_RATIO
-    void = indices >= visible_keys[:, None]
-    indices = indices.masked_fill(void, -1).int()
+    queries, keys = scores.shape[-2:]
+    visible = visible_keys(queries, keys, query_offset).to(scores.device).expand(scores.shape)
+    # A stable sort puts the lowest index first among equal scores; a second one, keys out of sight last.
+    order = scores.sort(dim=-1, descending=True, stable=True).indices
+    order = order.gather(-1, (~visible).gather(-1, order).to(torch.int8).sort(dim=-1, stable=True).indices)[..., :TOPK]
+    void = ~visible.gather(-1, order)
+    values = scores.gather(-1, order).masked_fill(void, -torch.inf)
+    indices = order.masked_fill(void, -1).int()
     return values, indices

@@ -28,7 +28,7 @@ from . import _fixed_point, _runtime
 from ._backward_sm90 import BackwardSm90Schedule, get_backward_kernel_sm90
 from ._backward_sm90 import pass_configs as sm90_pass_configs
 from ._runtime import DIM, DTYPE, HEADS
-from .tilelang_indexer_fwd import check_inputs
+from .tilelang_indexer_fwd import check_inputs, operands
 
 BF16 = "bfloat16"
 FP16 = "float16"
@@ -73,9 +73,17 @@ def get_backward_kernel(
 
     A block gathers the selected keys of one query tile by tile, recomputes their products with the query, and feeds
     g·w·m to two more products. A gradient that is not needed is not computed; its argument is one unused element.
+    The batch comes first in every tensor; outer strides are free on a GPU.
     `deterministic` is for GPUs: dk is int32, in units of which `Scale` tells how many a 1 is for each key.
     """
-    B, S, N, topk = T.dynamic("B"), T.dynamic("S"), T.dynamic("N"), T.dynamic("topk")
+    B, S, N, topk = T.dynamic("B, S, N, topk")
+    q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
+        "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", "int64"
+    )
+    dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query = T.dynamic(
+        "dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query", "int64"
+    )
+    whole_vectors = (q_batch, q_query, q_head, k_batch, k_key, dq_batch, dq_query)
     needs_q, needs_w, needs_k = needs
     block_I = schedule.block_I
     padded_heads = schedule.padded_heads
@@ -88,20 +96,31 @@ def get_backward_kernel(
     parallel = T.grid if on_cpu else T.Parallel
     sum_dtype = INT32 if deterministic else FP32
 
+    def strided(shape: tuple[Any, ...], outer_strides: tuple[Any, ...], dtype: str) -> Any:
+        """A tensor with a dense last dimension; C knows no other than contiguous ones."""
+        return T.Tensor(shape, dtype) if on_cpu else T.StridedTensor(shape, (*outer_strides, 1), dtype)
+
+    def unused() -> Any:
+        """In place of a tensor that this kernel has no use for; no two parameters may share one."""
+        return T.Tensor((1,), FP32)
+
     @T.prim_func
     def indexer_backward(
-        Q: T.Tensor((S, B, heads, dim), dtype),
-        K: T.Tensor((N, B, dim), dtype),
-        W: T.Tensor((S, B, heads), FP32),
+        Q: strided((B, S, heads, dim), (q_batch, q_query, q_head), dtype),
+        K: strided((B, N, dim), (k_batch, k_key), dtype),
+        W: strided((B, S, heads), (w_batch, w_query), FP32),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
-        dQ: T.Tensor((S, B, heads, dim) if needs_q else (1,), dtype),
-        dW: T.Tensor((S, B, heads) if needs_w else (1,), FP32),
-        dK: T.Tensor((N, B, dim) if needs_k else (1,), sum_dtype),
-        Scale: T.Tensor((N, B) if deterministic else (1,), FP32),
+        dQ: strided((B, S, heads, dim), (dq_batch, dq_query, dim), dtype) if needs_q else unused(),
+        dW: strided((B, S, heads), (dw_batch, dw_query), FP32) if needs_w else unused(),
+        dK: strided((B, N, dim), (dk_batch, dk_key), sum_dtype) if needs_k else unused(),
+        Scale: T.Tensor((B, N), FP32) if deterministic else unused(),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=schedule.num_threads) as block:
+            if not on_cpu:
+                for stride in whole_vectors:
+                    T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             q = alloc_shared((padded_heads, dim), dtype)
             k = alloc_shared((block_I, dim), dtype)
             gw = alloc_shared((block_I, padded_heads), dtype)
@@ -125,9 +144,9 @@ def get_backward_kernel(
             b = T.truncmod(block, B)
             t = T.truncdiv(block, B)
             for h, d in parallel(padded_heads, dim):
-                q[h, d] = T.if_then_else(h < heads, Q[t, b, T.min(h, heads - 1), d], T.cast(0, dtype))
+                q[h, d] = T.if_then_else(h < heads, Q[b, t, T.min(h, heads - 1), d], T.cast(0, dtype))
             for h in parallel(padded_heads):
-                w[h] = T.if_then_else(h < heads, W[t, b, T.min(h, heads - 1)] * WEIGHT_SCALE, T.float32(0))
+                w[h] = T.if_then_else(h < heads, W[b, t, T.min(h, heads - 1)] * WEIGHT_SCALE, T.float32(0))
             if needs_q:
                 T.clear(dq)
             if needs_w:
@@ -160,7 +179,7 @@ def get_backward_kernel(
                     g[i] = T.if_then_else(valid, G[b, t, j], T.float32(0))
                 for i, d in parallel(block_I, dim):
                     # Zeros for a void column, not some key times zero: that key may hold inf.
-                    k[i, d] = T.if_then_else(index[i] >= 0, K[T.max(index[i], 0), b, d], T.cast(0, dtype))
+                    k[i, d] = T.if_then_else(index[i] >= 0, K[b, T.max(index[i], 0), d], T.cast(0, dtype))
                 T.gemm(k, q, products, transpose_B=True, clear_accum=True)
                 if needs_w:
                     for i, h in parallel(block_I, padded_heads):
@@ -178,10 +197,10 @@ def get_backward_kernel(
                     for i, d in parallel(block_I, dim):
                         if index[i] >= 0:
                             if deterministic:
-                                units = dk[i, d] * up * Scale[index[i], b]
-                                T.atomic_add(dK[index[i], b, d], T.call_extern(INT32, "__float2int_rn", units))
+                                units = dk[i, d] * up * Scale[b, index[i]]
+                                T.atomic_add(dK[b, index[i], d], T.call_extern(INT32, "__float2int_rn", units))
                             else:
-                                T.atomic_add(dK[index[i], b, d], dk[i, d] * up)
+                                T.atomic_add(dK[b, index[i], d], dk[i, d] * up)
 
             if needs_w:
                 T.copy(g_relu, g_relu_by_key)
@@ -191,11 +210,11 @@ def get_backward_kernel(
                         dw[h] = dw[h] + g_relu_by_key[i, h]
                 for h in parallel(padded_heads):
                     if h < heads:
-                        dW[t, b, h] = dw[h] * WEIGHT_SCALE
+                        dW[b, t, h] = dw[h] * WEIGHT_SCALE
             if needs_q:
                 for h, d in parallel(padded_heads, dim):
                     if h < heads:
-                        dQ[t, b, h, d] = dq[h, d] * up
+                        dQ[b, t, h, d] = dq[h, d] * up
 
     return indexer_backward
 
@@ -222,9 +241,8 @@ def tl_indexer_bwd_impl(
     """The compiled backward kernel; a size left out is the schedule's for `target` (the current GPU, else the CPU).
 
     One kernel serves every top-k, and the gather is not pipelined: `topk` and `num_stages` are there for callers of
-    other implementations. `needs` says which of dq, dw and dk to compute. Call it as kernel(q, k, weights, indices,
-    grad_scores, dq, dw, dk, scale) with tensors as `kernel_input` makes them and dk zeroed; it adds to dk and
-    overwrites the rest. `scale` is one unused element, unless the kernel is `deterministic`.
+    other implementations. `needs` says which of dq, dw and dk to compute. Its arguments are those of
+    `get_backward_kernel`'s function; it adds to dk and overwrites dq and dw.
 
     Raises ValueError for heads or dim other than this package's.
     """
@@ -255,35 +273,51 @@ def gradients(
     """
     needs_q, needs_w, needs_k = needs
     computes = indices.numel() > 0 and k.numel() > 0 and any(needs)  # without a key every column is void
-    fixed_point = computes and needs_k and q.is_cuda and torch.are_deterministic_algorithms_enabled()
-    unused = torch.empty(1, device=q.device)
     make = torch.empty if computes else torch.zeros
-    working_dtype = torch.float32 if q.device.type == "cpu" else q.dtype
-    dq = make(q.shape, dtype=working_dtype, device=q.device) if needs_q else unused.to(working_dtype)
-    dw = make(weights.shape, dtype=torch.float32, device=q.device) if needs_w else unused
-    dk = (
-        torch.zeros(k.shape, dtype=torch.int32 if fixed_point else torch.float32, device=q.device)
-        if needs_k
-        else unused
-    )
+    dq = make(q.shape, dtype=q.dtype, device=q.device) if needs_q else None
+    dw = make(weights.shape, dtype=torch.float32, device=q.device) if needs_w else None
+    dk = torch.zeros(k.shape, dtype=torch.float32, device=q.device) if needs_k else None
     if computes:
-        target = _runtime.target_for(q.device)
-        kernel = tl_indexer_bwd_impl(
-            HEADS, DIM, _runtime.MAX_TOPK, needs=needs, deterministic=fixed_point, target=target
+        columns = (
+            indices.contiguous(),
+            grad_scores.detach().to(torch.float32).contiguous(),
         )
         with _runtime.on_device(q):
-            inputs = (
-                _runtime.kernel_input(q),
-                _runtime.kernel_input(k),
-                _runtime.kernel_input(weights, torch.float32),
-                _runtime.kernel_input(indices),
-                _runtime.kernel_input(grad_scores, torch.float32),
+            _run(
+                operands(q, k, weights),
+                columns,
+                None if dq is None else dq.transpose(0, 1),
+                None if dw is None else dw.transpose(0, 1),
+                None if dk is None else dk.transpose(0, 1),
             )
-            scale = _fixed_point.scales(*inputs) if fixed_point else unused
-            kernel(*inputs, dq, dw, dk, scale)
-            if fixed_point:
-                dk = _fixed_point.to_float(dk, scale)
-    return dq.to(q.dtype) if needs_q else None, dw if needs_w else None, dk if needs_k else None
+    return dq, dw, dk
+
+
+def _run(
+    inputs: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    columns: tuple[torch.Tensor, torch.Tensor],
+    dq: torch.Tensor | None,
+    dw: torch.Tensor | None,
+    dk: torch.Tensor | None,
+) -> None:
+    """Write dq and dw and add to dk, where they are wanted; everything batch first, and the inputs as the kernels read."""
+    device = inputs[0].device
+    target = _runtime.target_for(device)
+    needs = (dq is not None, dw is not None, dk is not None)
+    unused = torch.empty(1, device=device)
+    deterministic = dk is not None and device.type == "cuda" and torch.are_deterministic_algorithms_enabled()
+    kernel = tl_indexer_bwd_impl(HEADS, DIM, _runtime.MAX_TOPK, needs=needs, deterministic=deterministic, target=target)
+    if deterministic:
+        assert dk is not None
+        scale, sums = _fixed_point.scales(*inputs, *columns), dk.view(torch.int32)
+        kernel(*inputs, *columns, *(unused if grad is None else grad for grad in (dq, dw)), sums, scale)
+        _fixed_point.to_float(sums, scale, dk)
+        return
+    outputs = [unused if grad is None else _runtime.kernel_output(grad) for grad in (dq, dw, dk)]
+    kernel(*inputs, *columns, *outputs, unused)
+    for grad, output in zip((dq, dw, dk), outputs, strict=True):
+        if grad is not None and output is not grad:
+            grad.copy_(output)
 
 
 def batched_indexer_bwd(

@@ -11,7 +11,7 @@ scores that depend on it, and a zero score is always +0.0.
 """
 
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import tilelang
@@ -29,6 +29,7 @@ WEIGHT_SCALE = 3.0
 
 pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
 
+WEIGHT_VECTOR = 4  # weights that are loaded at once
 MAX_GRID_Y = 65_535  # blocks on CUDA's second grid axis
 BLOCKS_PER_PROCESSOR = 2  # at least, where the keys allow: fewer leave multiprocessors idle at the end
 
@@ -66,8 +67,11 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     A block multiplies a tile of keys with block_Q queries of all heads, so that one matrix product feeds every head,
     then applies relu and the weights and sums over the heads in registers.
     """
-    B, S, N = T.dynamic("B"), T.dynamic("S"), T.dynamic("N")
-    batches, queries, columns = T.dynamic("batches"), T.dynamic("queries"), T.dynamic("columns")
+    B, S, N, ranges = T.dynamic("B, S, N, ranges")
+    batches, queries, columns = T.dynamic("batches, queries, columns")
+    q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
+        "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", "int64"
+    )
     block_Q, block_N = schedule.block_Q, schedule.block_N
     padded_heads = schedule.padded_heads
     rows = block_Q * padded_heads
@@ -80,36 +84,49 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     parallel = T.grid if on_cpu else T.Parallel
     on_cuda = target.startswith("sm_")
 
+    def strided(shape: tuple[Any, ...], outer_strides: tuple[Any, ...], dtype: str) -> Any:
+        """A tensor with a dense last dimension; C knows no other than contiguous ones."""
+        return T.Tensor(shape, dtype) if on_cpu else T.StridedTensor(shape, (*outer_strides, 1), dtype)
+
     def relu(x: Any) -> Any:
         return T.call_extern(FP32, "relu_keeping_nan", x) if on_cuda else T.if_then_else(x <= 0, T.float32(0), x)
 
-    def visible_keys(Starts: Any, Ends: Any, t: Any, S: Any, columns: Any) -> tuple[Any, Any]:
-        """The keys that any of the queries t … t + block_Q may see, as first and last + 1."""
-        block_queries = [T.min(t + i, S - 1) for i in range(block_Q)]
+    def visible_tiles(Starts: Any, Ends: Any, b: Any, t: Any) -> tuple[Any, Any]:
+        """The tiles of keys that any of the queries t … t + block_Q may see, as first and last + 1."""
+        block_queries = [(T.min(b, ranges - 1), T.min(t + i, S - 1)) for i in range(block_Q)]
         first = reduce(T.min, [T.max(Starts[query], 0) for query in block_queries])
-        return first, reduce(T.max, [T.min(Ends[query], columns) for query in block_queries])
+        last = reduce(T.max, [T.min(Ends[query], N) for query in block_queries])
+        return first // block_N, T.ceildiv(last, block_N)
 
     @T.prim_func
     def indexer_scores(
-        Q: T.Tensor((S, B, heads, dim), dtype),
-        K: T.Tensor((N, B, dim), dtype),
-        W: T.Tensor((S, B, heads), FP32),
-        Starts: T.Tensor((S,), INT32),
-        Ends: T.Tensor((S,), INT32),
+        Q: strided((B, S, heads, dim), (q_batch, q_query, q_head), dtype),
+        K: strided((B, N, dim), (k_batch, k_key), dtype),
+        W: strided((B, S, heads), (w_batch, w_query), FP32),
+        Starts: T.Tensor((ranges, S), INT32),
+        Ends: T.Tensor((ranges, S), INT32),
         Scores: T.Tensor((batches, queries, columns), FP32),
         first_batch: T.int32,
         first_query: T.int32,
-        span: T.int32,
+        parts: T.int32,
+        part_tiles: T.int32,
     ) -> None:
-        # Scores is a window of the whole: from batch first_batch and query first_query on, keys 0 … columns. A block
-        # takes `span` keys of it: all of them where there are queries enough to fill the device.
+        # Scores is a window of the whole: from batch first_batch and query first_query on. Its rows hold the keys
+        # 0 … columns, shared out among `parts` blocks of `part_tiles` tiles each: one where there are queries enough to
+        # fill the device.
         with T.Kernel(
             T.ceildiv(queries, block_Q),
             batches,
-            T.ceildiv(columns, span),
+            parts,
             threads=schedule.threads,
             prelude=RELU_SOURCE if on_cuda else None,
         ) as (block, window_b, part):
+            if not on_cpu:
+                # As `operands` has them: so many elements are loaded at once.
+                for stride in (q_batch, q_query, q_head, k_batch, k_key):
+                    T.assume(stride % 8 == 0)
+                for stride in (w_batch, w_query):
+                    T.assume(stride % WEIGHT_VECTOR == 0)
             q = alloc_shared((rows, dim), dtype)
             k = alloc_shared((block_N, dim), dtype)
             w = alloc_fragment((block_Q, padded_heads), FP32)
@@ -126,18 +143,19 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             for i, d in parallel(rows, dim):
                 q[i, d] = T.if_then_else(
                     t + i // padded_heads < S and i % padded_heads < heads,
-                    Q[T.min(t + i // padded_heads, S - 1), b, T.min(i % padded_heads, heads - 1), d],
+                    Q[b, T.min(t + i // padded_heads, S - 1), T.min(i % padded_heads, heads - 1), d],
                     T.cast(0, dtype),
                 )
             for i, h in parallel(block_Q, padded_heads):
-                w[i, h] = W[T.min(t + i, S - 1), b, T.min(h, heads - 1)] * WEIGHT_SCALE
+                w[i, h] = W[b, T.min(t + i, S - 1), T.min(h, heads - 1)] * WEIGHT_SCALE
 
-            first_key, last_key = visible_keys(Starts, Ends, t, S, columns)
-            first_tile = T.max(first_key, part * span) // block_N
-            last_tile = T.ceildiv(T.min(last_key, (part + 1) * span), block_N)
-            for tile in T.Pipelined(T.max(last_tile - first_tile, 0), num_stages=schedule.num_stages):
-                s = (first_tile + tile) * block_N
-                T.copy(K[s : s + block_N, b, 0:dim], k)
+            first_tile, last_tile = visible_tiles(Starts, Ends, b, t)
+            first_own = first_tile + part * part_tiles
+            rest = last_tile - first_own
+            own_tiles = T.if_then_else(part < parts - 1, T.min(part_tiles, rest), rest)
+            for tile in T.Pipelined(T.max(own_tiles, 0), num_stages=schedule.num_stages):
+                s = (first_own + tile) * block_N
+                T.copy(K[b, s : s + block_N, 0:dim], k)
                 # FullRow: a warp holds whole rows of heads, so the head sum never crosses warps.
                 T.gemm(k, q, products, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 for j, i, h in parallel(block_N, block_Q, padded_heads):
@@ -157,20 +175,22 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
 
 def get_clean_logits_kernel(target: str, threads: int, block_K: int) -> Any:
     """A kernel that writes −inf over the columns of Logits [B, S, N] outside [start, end), in place."""
-    B, S, N = T.dynamic("B"), T.dynamic("S"), T.dynamic("N")
+    B, S, N, ranges = T.dynamic("B, S, N, ranges")
     parallel = T.grid if target == "cpu" else T.Parallel
 
     @T.prim_func
     def clean_logits(
         Logits: T.Tensor((B, S, N), FP32),
-        Starts: T.Tensor((S,), INT32),
-        Ends: T.Tensor((S,), INT32),
+        Starts: T.Tensor((ranges, S), INT32),
+        Ends: T.Tensor((ranges, S), INT32),
+        first_batch: T.int32,
     ) -> None:
         with T.Kernel(S, B, threads=threads) as (t, b):
             for tile in T.serial(T.ceildiv(N, block_K)):
                 for i in parallel(block_K):
                     s = tile * block_K + i
-                    if s < N and (s < Starts[t] or s >= Ends[t]):
+                    row = T.min(first_batch + b, ranges - 1)
+                    if s < N and (s < Starts[row, t] or s >= Ends[row, t]):
                         Logits[b, t, s] = -T.infinity(FP32)
 
     return clean_logits
@@ -188,8 +208,8 @@ def tl_indexer_fwd_impl(
 ) -> Any:
     """The compiled scores kernel; a size left out is the schedule's for `target` (the current GPU, else the CPU).
 
-    Call it as kernel(q, k, weights, starts, ends, scores, first_batch, first_query, span) with tensors as
-    `kernel_input` makes them. Raises ValueError for heads or index_dim other than this package's.
+    Its arguments are those of `get_scores_kernel`'s function, tensors as `operands` makes them. Raises ValueError for
+    heads or index_dim other than this package's.
     """
     if (heads, index_dim) != (HEADS, DIM):
         raise ValueError(
@@ -201,8 +221,14 @@ def tl_indexer_fwd_impl(
     return _runtime.compiled(get_scores_kernel, pass_configs, target, heads, index_dim, target, schedule)
 
 
+@cache
+def scores_kernel(target: str) -> Any:
+    """The compiled scores kernel with this package's schedule, found at once from its second call on."""
+    return tl_indexer_fwd_impl(HEADS, DIM, target=target)
+
+
 def clean_logits_(threads: int = 512, block_K: int = 4096, *, target: str | None = None) -> Any:
-    """The compiled kernel that masks in place: kernel(logits [B, S, N] float32, starts [S], ends [S] int32)."""
+    """The compiled kernel that masks in place: kernel(logits [B, S, N] float32, starts, ends [1 or B, S] int32, 0)."""
     target = target or _runtime.default_target()
     return _runtime.compiled(get_clean_logits_kernel, pass_configs, target, target, threads, block_K)
 
@@ -219,9 +245,21 @@ def _make_causal_cu_seqlens(
     A query sees the windows of compress_ratio tokens that end at or before it. `query_offset` is the position of the
     first query, for a rank that holds a part of the sequence.
     """
-    position = torch.arange(query_offset, query_offset + seq_len_q, device=device)
-    end = torch.div(position + 1, compress_ratio, rounding_mode="floor").clamp_(max=seq_len_kv)
-    return torch.zeros_like(end, dtype=torch.int32), end.to(torch.int32)
+    first = query_offset + 1
+    end = torch.arange(first, first + seq_len_q, dtype=torch.int32, device=device)
+    end = end.div_(compress_ratio, rounding_mode="floor").clamp_(max=seq_len_kv)
+    return torch.zeros_like(end), end
+
+
+def operands(
+    q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q, k and weights of the layout as the kernels read them: batch first, in place where that can be."""
+    return (
+        _runtime.kernel_input(q.transpose(0, 1)),
+        _runtime.kernel_input(k.transpose(0, 1)),
+        _runtime.kernel_input(weights.transpose(0, 1), torch.float32, vector_bytes=4 * WEIGHT_VECTOR),
+    )
 
 
 def write_scores(
@@ -236,36 +274,38 @@ def write_scores(
 ) -> None:
     """Write the scores of a window of queries into `scores`, contiguous float32 [batches, queries, columns].
 
-    The window starts at batch first_batch and query first_query and holds the keys 0 … columns. What it holds outside
-    a query's range [start, end) is not to be looked at. All other tensors are as `kernel_input` makes them.
+    The window starts at batch first_batch and query first_query. It holds the keys 0 … columns; what it holds outside
+    a query's range [start, end) is not to be looked at. starts and ends are int32 [1 or B, S], all other tensors as
+    `operands` makes them.
     """
-    if scores.numel() == 0:
+    if scores.numel() == 0 or k.numel() == 0:
         return
     target = _runtime.target_for(q.device)
-    kernel = tl_indexer_fwd_impl(HEADS, DIM, target=target)
-    span = keys_per_block(scores, SCHEDULES[target])
+    kernel = scores_kernel(target)
+    parts = share_out(scores, SCHEDULES[target])
     with _runtime.on_device(q):
         for b in range(0, scores.shape[0], MAX_GRID_Y):
-            kernel(q, k, weights, starts, ends, scores[b : b + MAX_GRID_Y], first_batch + b, first_query, span)
+            window = scores[b : b + MAX_GRID_Y]
+            kernel(q, k, weights, starts, ends, window, first_batch + b, first_query, *parts)
 
 
-def keys_per_block(scores: torch.Tensor, schedule: ScoresSchedule) -> int:
-    """How many keys one block takes, whole tiles: few queries share out their keys among the multiprocessors."""
+def share_out(scores: torch.Tensor, schedule: ScoresSchedule) -> tuple[int, int]:
+    """How many blocks share the keys of a row, and the tiles that each takes: few queries leave processors to spare."""
     batches, queries, columns = scores.shape
     tiles = -(-columns // schedule.block_N)
     blocks = batches * -(-queries // schedule.block_Q)
-    parts = min(tiles, -(-BLOCKS_PER_PROCESSOR * _runtime.processors(scores.device) // blocks))
-    return -(-tiles // parts) * schedule.block_N
+    part_tiles = -(-tiles // min(tiles, -(-BLOCKS_PER_PROCESSOR * _runtime.processors(scores.device) // blocks)))
+    return -(-tiles // part_tiles), part_tiles
 
 
 def mask_scores(scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) -> None:
-    """Write −inf over `scores` [B, S, N] outside the ranges [start, end), in place."""
+    """Write −inf over `scores` [B, S, N] outside the ranges [start, end), int32 [1 or B, S], in place."""
     if scores.numel() == 0:
         return
     kernel = clean_logits_(target=_runtime.target_for(scores.device))
     with _runtime.on_device(scores):
         for b in range(0, scores.shape[0], MAX_GRID_Y):
-            kernel(scores[b : b + MAX_GRID_Y], starts, ends)
+            kernel(scores[b : b + MAX_GRID_Y], starts, ends, b)
 
 
 def check_inputs(
@@ -284,12 +324,28 @@ def check_inputs(
 
 
 def check_ranges(
-    starts: torch.Tensor, ends: torch.Tensor, queries: int, like: torch.Tensor
+    starts: torch.Tensor, ends: torch.Tensor, batches: int, queries: int, keys: int, like: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [S]; returns them as the kernels read them."""
-    _runtime.check_tensor("cu_seqlen_ks", starts, (queries,), (torch.int32,), like)
-    _runtime.check_tensor("cu_seqlen_ke", ends, (queries,), (torch.int32,), like)
-    return _runtime.kernel_input(starts), _runtime.kernel_input(ends)
+    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [S] or [B, S]; returns them as the kernels read them: [1 or B, S], cut to 0 … N."""
+    checked = []
+    for name, limits in (("cu_seqlen_ks", starts), ("cu_seqlen_ke", ends)):
+        per_batch = getattr(limits, "ndim", 1) == 2
+        _runtime.check_tensor(name, limits, (batches, queries) if per_batch else (queries,), (torch.int32,), like)
+        limits = limits.detach().clamp(0, keys)
+        checked.append(limits if per_batch else limits.unsqueeze(0))
+    rows = batches if any(len(limits) != 1 for limits in checked) else 1
+    return checked[0].expand(rows, -1).contiguous(), checked[1].expand(rows, -1).contiguous()
+
+
+def all_scores(
+    q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor
+) -> torch.Tensor:
+    """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N."""
+    inputs = operands(q, k, weights)
+    scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
+    write_scores(*inputs, starts, ends, scores)
+    mask_scores(scores, starts, ends)
+    return scores
 
 
 def batched_indexer_fwd(
@@ -305,19 +361,14 @@ def batched_indexer_fwd(
         q: [S, B, H, D] float16.
         k: [N, B, D] float16.
         weights: [S, B, H] float32 (or float16, which is widened).
-        cu_seqlen_ks: [S] int32, first key that each query sees.
-        cu_seqlen_ke: [S] int32, one past its last; both are clamped to [0, N], and an empty range is legal.
+        cu_seqlen_ks: [S] or [B, S] int32, first key that each query sees.
+        cu_seqlen_ke: [S] or [B, S] int32, one past its last; both are clamped to [0, N], and an empty range is legal.
 
     Returns:
         [B, S, N] float32, −inf outside the ranges.
     """
-    B, S, N = check_inputs(q, k, weights)
-    starts, ends = check_ranges(cu_seqlen_ks, cu_seqlen_ke, S, q)
-    scores = torch.empty((B, S, N), dtype=torch.float32, device=q.device)
-    q, k, weights = _runtime.kernel_input(q), _runtime.kernel_input(k), _runtime.kernel_input(weights, torch.float32)
-    write_scores(q, k, weights, starts, ends, scores)
-    mask_scores(scores, starts, ends)
-    return scores
+    starts, ends = check_ranges(cu_seqlen_ks, cu_seqlen_ke, *check_inputs(q, k, weights), q)
+    return all_scores(q, k, weights, starts, ends)
 
 
 def indexer_fwd_interface(
