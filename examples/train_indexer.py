@@ -78,7 +78,8 @@ def train(indexer: Indexer, steps: int) -> list[float]:
     optimizer = torch.optim.AdamW(layer.parameters(), lr=1e-2)
     losses = []
     for _ in range(steps):
-        loss = divergence(*layer(hidden, indexer), main_attention(hidden))
+        scores, indices = layer(hidden, indexer)
+        loss = divergence(scores, indices, main_attention(hidden))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
