@@ -1,6 +1,6 @@
 """Packages with the golden tables' sizes give the golden numbers, all integers, through their public functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -14,19 +14,21 @@ from v4gen.run.package import Package
 VARIANTS: dict[str, dict[str, object]] = {
     "seed": {"interface": "seed", "layout": "SBHD", "width": "min"},
     "operator": {"layout": "BSHD", "width": "topk", "order": "index", "dtype": "float16"},
+    "ranges": {"layout": "BSHD", "mask": "ranges"},
+    "documents": {"layout": "THD", "mask": "varlen", "index_base": "local"},  # a document for each sample
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a package says about a table: everything batch first."""
+    """What a package says about a table: scores and indices batch first, gradients in its layout."""
 
     table: Golden
     variant: str
     matrix: Tensor
     scores: Tensor
     indices: Tensor
-    gradients: tuple[Tensor, Tensor, Tensor]
+    gradients: tuple[Tensor, ...]
 
 
 @pytest.fixture(
@@ -35,7 +37,14 @@ class Answer:
         pytest.param(
             (table, variant), id=f"{table.name} {variant}", marks=pytest.mark.xdist_group(table.name + variant)
         )
-        for table, variant in ((G1, "seed"), (G2, "seed"), (G2, "operator"))
+        for table, variant in (
+            (G1, "seed"),
+            (G2, "seed"),
+            (G2, "operator"),
+            (G2, "ranges"),
+            (G1, "documents"),
+            (G2, "documents"),
+        )
     ],
 )
 def answer(request: pytest.FixtureRequest, load: Callable[[Spec], Package]) -> Answer:
@@ -43,34 +52,55 @@ def answer(request: pytest.FixtureRequest, load: Callable[[Spec], Package]) -> A
     sizes = {"heads": table.heads, "dim": table.dim, "topk": table.topk, "compress_ratio": table.ratio}
     spec = Spec.model_validate({"schema": "v4gen/1", "name": "golden", **sizes, **VARIANTS[variant]})
     package = load(spec)
-    shapes = (
-        (table.batch, table.queries, table.heads, table.dim),
-        (table.batch, table.keys, table.dim),
-        (table.batch, table.queries, table.heads),
-    )
-    drawn = (torch.tensor(values).view(shape) for values, shape in zip(golden_inputs(table), shapes, strict=True))
-    first = 1 if spec.layout == "SBHD" else 0
     half = getattr(torch, spec.dtype)
     q, k, w = (
-        values.transpose(0, first).to(dtype).contiguous().requires_grad_()
-        for values, dtype in zip(drawn, (half, half, torch.float32), strict=True)
+        in_layout(values, spec.layout).to(dtype).contiguous().requires_grad_()
+        for values, dtype in zip(drawn(table), (half, half, torch.float32), strict=True)
     )
+    mask = told_mask(table, spec)
     if variant == "seed":
         scores, indices = package.indexer.v4_lighting_indexer(q, k, w, table.ratio, table.topk)
     else:
-        scores, indices = package.indexer.lightning_indexer(q, k, w)
+        scores, indices = package.indexer.lightning_indexer(q, k, w, **mask)
+    indices = indices.view(table.batch, table.queries, -1)
     by_key = torch.tensor([[golden_gradient(t, s) for s in range(table.keys)] for t in range(table.queries)])
     grad = by_key.expand(table.batch, -1, -1).gather(-1, indices.long().clamp(min=0)).float()
     grad = grad.masked_fill(indices < 0, torch.nan)
-    dq, dk, dw = torch.autograd.grad(scores, (q, k, w), grad)
-    return Answer(
-        table,
-        variant,
-        package.indexer.LightningIndexer().scores(q, k, w),
-        scores.detach(),
-        indices,
-        (dq.transpose(0, first), dk.transpose(0, first), dw.transpose(0, first)),
-    )
+    gradients = torch.autograd.grad(scores, (q, k, w), grad.view(scores.shape))
+    matrix = package.indexer.LightningIndexer().scores(q, k, w, **mask)
+    return Answer(table, variant, own_keys(matrix, table), scores.detach().view(indices.shape), indices, gradients)
+
+
+def drawn(table: Golden) -> Iterator[Tensor]:
+    """q, k and weights, batch first."""
+    shapes = ((table.queries, table.heads, table.dim), (table.keys, table.dim), (table.queries, table.heads))
+    for values, shape in zip(golden_inputs(table), shapes, strict=True):
+        yield torch.tensor(values).view(table.batch, *shape)
+
+
+def in_layout(values: Tensor, layout: str) -> Tensor:
+    return values.flatten(0, 1) if layout == "THD" else values.transpose(0, 1) if layout == "SBHD" else values
+
+
+def told_mask(table: Golden, spec: Spec) -> dict[str, Tensor]:
+    """What tells the spec's mask to see what causal would."""
+    if spec.mask == "varlen":
+        documents = torch.arange(table.batch + 1, dtype=torch.int32)
+        return {"cu_seqlens_q": documents * table.queries, "cu_seqlens_k": documents * table.keys}
+    if spec.mask == "ranges":
+        ends = (torch.arange(table.queries, dtype=torch.int32) + 1) // table.ratio
+        return {"cu_seqlen_ks": torch.zeros_like(ends), "cu_seqlen_ke": ends}
+    return {}
+
+
+def own_keys(matrix: Tensor, table: Golden) -> Tensor:
+    """The score matrix [B,S,N]; of packed tokens, what each document has with its own keys."""
+    if matrix.ndim == 3:
+        return matrix
+    blocks = matrix.view(table.batch, table.queries, table.batch, table.keys).unbind(0)
+    others = [block.roll(-sample, 1)[:, 1:] for sample, block in enumerate(blocks)]
+    assert all(bool((other == -torch.inf).all()) for other in others)
+    return torch.stack([block[:, sample] for sample, block in enumerate(blocks)])
 
 
 def total(values: Tensor) -> float:
