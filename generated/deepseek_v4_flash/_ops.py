@@ -72,22 +72,22 @@ def _select(
     inputs = operands(q, k, weights)
     (B, S), N = inputs[0].shape[:2], inputs[1].shape[1]
     results = (scores, indices)
-    starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
-    ranges = (starts.view(1, S), ends.view(1, S))
+    reach = (query_offset, compress_ratio)
     scratch = torch.empty(scratch_for(B, S, N), dtype=torch.float32, device=q.device)
     for batches, queries, columns in windows(B, S, N, compress_ratio, query_offset):
         first = (batches.start, queries.start)
         shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
         window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
-        write_scores(*inputs, *ranges, window, *first)
+        write_scores(*inputs, None, window, *first, *reach)
         if topk_indices is None:
-            tilelang_indexer_topk.select_into(window, *ranges, *results, *first)
-        else:
-            given = topk_indices[batches, queries]
-            place = (batches, queries)
-            found = tilelang_indexer_topk.gather_window(window, *ranges, given, place)
-            for result, part in zip(results, found, strict=True):
-                result[place] = part
+            tilelang_indexer_topk.select_into(window, None, *results, *first, *reach)
+            continue
+        starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
+        ranges = (starts.unsqueeze(0), ends.unsqueeze(0))
+        place = (batches, queries)
+        found = tilelang_indexer_topk.gather_window(window, ranges, topk_indices[place], place)
+        for result, part in zip(results, found, strict=True):
+            result[place] = part
     return scores, indices
 
 

@@ -131,6 +131,12 @@ def on_device(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if elsewhere else nullcontext()
 
 
+@functools.cache
+def placeholder(device: torch.device) -> torch.Tensor:
+    """What a kernel gets in place of a tensor that it does not look at: one int32."""
+    return torch.empty(1, dtype=torch.int32, device=device)
+
+
 def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vector_bytes: int = 16) -> torch.Tensor:
     """`tensor`, batch first, as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
 
@@ -140,7 +146,8 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     """
     if tensor.device.type == "cpu":
         return tensor.detach().to(torch.float32).contiguous()
-    tensor = tensor.detach() if dtype is None else tensor.detach().to(dtype)
+    if tensor.requires_grad or tensor.dtype != (dtype or tensor.dtype):
+        tensor = tensor.detach().to(dtype or tensor.dtype)
     step = vector_bytes // tensor.element_size()
     whole_vectors = tensor.data_ptr() % vector_bytes == 0 and all(stride % step == 0 for stride in tensor.stride()[:-1])
     return tensor if whole_vectors and tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)

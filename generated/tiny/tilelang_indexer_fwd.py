@@ -58,11 +58,12 @@ SCHEDULES = {
 }
 
 
-def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedule) -> Any:
+def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedule, causal: bool = True) -> Any:
     """The scores kernel as a TileLang function; batch, queries and keys are run-time sizes.
 
     A block multiplies a tile of keys with block_Q queries of all heads, so that one matrix product feeds every head,
-    then applies relu and the weights and sums over the heads in registers.
+    then applies relu and the weights and sums over the heads in registers. What queries see is computed where it is
+    `causal`, and read from Starts and Ends otherwise.
     """
     B, S, N, ranges = T.dynamic("B, S, N, ranges")
     batches, queries, columns = T.dynamic("batches, queries, columns")
@@ -88,23 +89,30 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     def relu(x: Any) -> Any:
         return T.call_extern(FP32, "relu_keeping_nan", x) if on_cuda else T.if_then_else(x <= 0, T.float32(0), x)
 
-    def visible_tiles(Starts: Any, Ends: Any, b: Any, t: Any) -> tuple[Any, Any]:
-        """The tiles of keys that any of the queries t … t + block_Q may see, as first and last + 1."""
+    def limits() -> Any:
+        """The ranges of keys, one for each query; where they are computed, a placeholder."""
+        return T.Tensor((1,) if causal else (ranges, S), INT32)
+
+    def visible_keys(Starts: Any, Ends: Any, b: Any, t: Any, query_offset: Any, compress_ratio: Any) -> tuple[Any, Any]:
+        """The first tile of the keys that any of the queries t … t + block_Q may see, and their last key + 1."""
+        if causal:
+            return 0, T.min(T.truncdiv(query_offset + T.min(t + block_Q, S), compress_ratio), N)
         block_queries = [(T.min(b, ranges - 1), T.min(t + i, S - 1)) for i in range(block_Q)]
         first = reduce(T.min, [T.max(Starts[query], 0) for query in block_queries])
-        last = reduce(T.max, [T.min(Ends[query], N) for query in block_queries])
-        return first // block_N, T.ceildiv(last, block_N)
+        return first // block_N, reduce(T.max, [T.min(Ends[query], N) for query in block_queries])
 
     @T.prim_func
     def indexer_scores(
         Q: strided((B, S, heads, dim), (q_batch, q_query, q_head), dtype),
         K: strided((B, N, dim), (k_batch, k_key), dtype),
         W: strided((B, S, heads), (w_batch, w_query), FP32),
-        Starts: T.Tensor((ranges, S), INT32),
-        Ends: T.Tensor((ranges, S), INT32),
+        Starts: limits(),
+        Ends: limits(),
         Scores: T.Tensor((batches, queries, columns), FP32),
         first_batch: T.int32,
         first_query: T.int32,
+        query_offset: T.int32,
+        compress_ratio: T.int32,
         parts: T.int32,
         part_tiles: T.int32,
     ) -> None:
@@ -118,6 +126,10 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             threads=schedule.threads,
             prelude=RELU_SOURCE if on_cuda else None,
         ) as (block, window_b, part):
+            # What `write_scores` makes sure of: without it every access is guarded.
+            T.assume(first_batch >= 0 and first_batch + window_b < B)
+            T.assume(first_query >= 0 and S >= 1)
+            T.assume(ranges >= 1)
             if not on_cpu:
                 # As `operands` has them: so many elements are loaded at once.
                 for stride in (q_batch, q_query, q_head, k_batch, k_key):
@@ -146,9 +158,9 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             for i, h in parallel(block_Q, padded_heads):
                 w[i, h] = W[b, T.min(t + i, S - 1), T.min(h, heads - 1)]
 
-            first_tile, last_tile = visible_tiles(Starts, Ends, b, t)
+            first_tile, last_key = visible_keys(Starts, Ends, b, t, query_offset, compress_ratio)
             first_own = first_tile + part * part_tiles
-            rest = last_tile - first_own
+            rest = T.ceildiv(last_key, block_N) - first_own
             own_tiles = T.if_then_else(part < parts - 1, T.min(part_tiles, rest), rest)
             for tile in T.Pipelined(T.max(own_tiles, 0), num_stages=schedule.num_stages):
                 s = (first_own + tile) * block_N
@@ -201,6 +213,7 @@ def tl_indexer_fwd_impl(
     threads: int | None = None,
     block_Q: int | None = None,
     *,
+    causal: bool = True,
     target: str | None = None,
 ) -> Any:
     """The compiled scores kernel; a size left out is the schedule's for `target` (the current GPU, else the CPU).
@@ -215,13 +228,13 @@ def tl_indexer_fwd_impl(
     target = target or _runtime.default_target()
     given = {"block_Q": block_Q, "block_N": block_N, "num_stages": num_stages, "threads": threads}
     schedule = replace(SCHEDULES[target], **{name: size for name, size in given.items() if size is not None})
-    return _runtime.compiled(get_scores_kernel, pass_configs, target, heads, index_dim, target, schedule)
+    return _runtime.compiled(get_scores_kernel, pass_configs, target, heads, index_dim, target, schedule, causal)
 
 
 @cache
-def scores_kernel(target: str) -> Any:
+def scores_kernel(target: str, causal: bool) -> Any:
     """The compiled scores kernel with this package's schedule, found at once from its second call on."""
-    return tl_indexer_fwd_impl(HEADS, DIM, target=target)
+    return tl_indexer_fwd_impl(HEADS, DIM, causal=causal, target=target)
 
 
 def clean_logits_(threads: int = 512, block_K: int = 4096, *, target: str | None = None) -> Any:
@@ -263,27 +276,29 @@ def write_scores(
     q: torch.Tensor,
     k: torch.Tensor,
     weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor] | None,
     scores: torch.Tensor,
     first_batch: int = 0,
     first_query: int = 0,
+    query_offset: int = 0,
+    compress_ratio: int = 1,
 ) -> None:
     """Write the scores of a window of queries into `scores`, contiguous float32 [batches, queries, columns].
 
-    The window starts at batch first_batch and query first_query. It holds the keys 0 … columns; what it holds outside
-    a query's range [start, end) is not to be looked at. starts and ends are int32 [1 or B, S], all other tensors as
-    `operands` makes them.
+    The window starts at batch first_batch and query first_query, and holds the keys 0 … columns. What queries see is
+    said by `ranges`, starts and ends int32 [1 or B, S], or, where those are None, by position and compress_ratio; what
+    a row holds elsewhere is not to be looked at. All other tensors are as `operands` makes them.
     """
     if scores.numel() == 0 or k.numel() == 0:
         return
     target = _runtime.target_for(q.device)
-    kernel = scores_kernel(target)
+    kernel = scores_kernel(target, ranges is None)
+    starts, ends = ranges or (_runtime.placeholder(q.device),) * 2
     parts = share_out(scores, SCHEDULES[target])
     with _runtime.on_device(q):
         for b in range(0, scores.shape[0], MAX_GRID_Y):
-            window = scores[b : b + MAX_GRID_Y]
-            kernel(q, k, weights, starts, ends, window, first_batch + b, first_query, *parts)
+            place = (scores[b : b + MAX_GRID_Y], first_batch + b, first_query)
+            kernel(q, k, weights, starts, ends, *place, query_offset, compress_ratio, *parts)
 
 
 def share_out(scores: torch.Tensor, schedule: ScoresSchedule) -> tuple[int, int]:
@@ -335,12 +350,15 @@ def check_ranges(
 
 
 def all_scores(
-    q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor
+    q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, *reach: int
 ) -> torch.Tensor:
-    """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N."""
+    """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N.
+
+    `reach` is query_offset and compress_ratio where the ranges follow from them: one kernel less to compile.
+    """
     inputs = operands(q, k, weights)
     scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
-    write_scores(*inputs, starts, ends, scores)
+    write_scores(*inputs, None if reach else (starts, ends), scores, 0, 0, *reach)
     mask_scores(scores, starts, ends)
     return scores
 

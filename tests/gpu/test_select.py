@@ -67,7 +67,7 @@ def test_selects_as_a_stable_sort_does(topk: ModuleType, columns: int, width: in
     column = torch.arange(columns, device="cuda")
     hidden = (column < starts[..., None]) | (column >= ends[..., None])
     scores.masked_fill_(hidden, torch.nan)  # what lies out of sight must not matter
-    values, indices = topk.select(scores, starts, ends, width)
+    values, indices = topk.select(scores, (starts, ends), width)
     want_values, want_indices = topk.select_by_sorting(scores, starts, ends, width)
     torch.testing.assert_close(indices, want_indices, rtol=0, atol=0)
     torch.testing.assert_close(values, want_values, rtol=0, atol=0, equal_nan=True)
@@ -77,8 +77,8 @@ def test_the_same_on_every_run(topk: ModuleType) -> None:
     scores = torch.cat([rows_of(16_384), torch.randn(1, 2000, 16_384, device="cuda")], dim=1)
     starts = torch.zeros(1, scores.shape[1], dtype=torch.int32, device="cuda")
     ends = torch.full_like(starts, scores.shape[2])
-    values, indices = topk.select(scores, starts, ends, 512)
+    values, indices = topk.select(scores, (starts, ends), 512)
     for _ in range(REPEATS):
-        again = topk.select(scores, starts, ends, 512)
+        again = topk.select(scores, (starts, ends), 512)
         assert torch.equal(again[1], indices)
         assert torch.equal(again[0].view(torch.int32), values.view(torch.int32))

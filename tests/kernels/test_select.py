@@ -109,7 +109,7 @@ def by_index(load: Callable[[Spec], Package]) -> ModuleType:
 def assert_selects(topk: Any, scores: torch.Tensor, starts: list[int], ends: list[int], width: int) -> None:
     """Hold `select` on scores [B, S, N] against the stable sort, bits of the values included."""
     ranges = torch.tensor([starts], dtype=torch.int32), torch.tensor([ends], dtype=torch.int32)
-    values, indices = topk.select(scores, *ranges, width)
+    values, indices = topk.select(scores, ranges, width)
     want_values, want_indices = topk.select_by_sorting(scores, *ranges, width)
     torch.testing.assert_close(indices, want_indices, rtol=0, atol=0)
     torch.testing.assert_close(values, want_values, rtol=0, atol=0, equal_nan=True)
@@ -145,7 +145,7 @@ def test_keys_out_of_sight_are_not_looked_at(small: ModuleType) -> None:
         scores[0, query, end:] = INF
     assert_selects(small, scores, starts, ends, 32)
     ranges = torch.tensor([starts], dtype=torch.int32), torch.tensor([ends], dtype=torch.int32)
-    assert small.select(scores, *ranges, 32)[0].isfinite().all()
+    assert small.select(scores, ranges, 32)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("width", [512, 513, 2048, 2049, 4096])

@@ -80,8 +80,8 @@ MUTANTS = (
     Mutant(
         "tail tile unwritten",
         FWD,
-        "T.ceildiv(last, block_N)",
-        "last // block_N",
+        "T.ceildiv(last_key, block_N)",
+        "last_key // block_N",
     ),
     Mutant(
         "first tile skipped",
@@ -110,8 +110,15 @@ MUTANTS = (
         "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32, DTYPE), q)",
         "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32,), q)",
     ),
-    Mutant("inputs not widened", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().contiguous()"),
-    Mutant("strides ignored", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().to(torch.float32)"),
+    Mutant(
+        "inputs not widened", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().contiguous()"
+    ),
+    Mutant(
+        "strides ignored",
+        RUNTIME,
+        "tensor.detach().to(torch.float32).contiguous()",
+        "tensor.detach().to(torch.float32)",
+    ),
     Mutant(
         "weight scale ignored",
         FWD,
@@ -250,8 +257,20 @@ MUTANTS = (
     Mutant("document of the token before", MASK, "right=True, out_int32=True", "right=False, out_int32=True", "packed"),
     Mutant("windows straddle documents", MASK, "token - cu_seqlens_q[document] + 1", "token + 1", "packed"),
     Mutant("indices off by one document", MASK, "indices - starts", "indices - starts.roll(1)", "packed"),
-    Mutant("keys of a document not cut to it", MASK, "torch.minimum(starts + complete, limits)", "starts + complete", "packed"),
-    Mutant("row stored a quad late", FWD, "first_query, -4 if from_start else 0", "first_query, -8 if from_start else 0", "packed"),
+    Mutant(
+        "keys of a document not cut to it",
+        MASK,
+        "torch.minimum(starts + complete, limits)",
+        "starts + complete",
+        "packed",
+    ),
+    Mutant(
+        "row stored a quad late",
+        FWD,
+        "first_query, -4 if from_start else 0",
+        "first_query, -8 if from_start else 0",
+        "packed",
+    ),
     # Arguments
     Mutant("shapes unchecked", RUNTIME, "if not matches:", "if False:"),
     Mutant("argument not named", RUNTIME, "`{name}` must have shape", "an argument must have shape"),

@@ -232,6 +232,7 @@ def _matmul_job(problem: Problem) -> Job:
 def _flops(task: str, problem: Problem) -> int:
     spec, shape = problem.spec, problem.shape
     counts: Mapping[str, int] = {
+        "kernel": scores_flops(spec.heads, spec.dim, shape.pairs),
         "scores": scores_flops(spec.heads, spec.dim, shape.pairs),
         "forward": scores_flops(spec.heads, spec.dim, shape.pairs),
         "backward": backward_flops(spec.heads, spec.dim, shape.selected),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from v4gen.read.spec import Spec
 
-# What each task returns, whoever runs it:
+# What each task returns, whoever runs it (`kernel`, the package's own, nothing):
 #   scores    [B, S, N] float32, −inf out of sight
 #   select    scores and indices [B, S, K] of the best columns of `Answers.matrix`, −inf in a column without a key
 #   forward   the same, from q, k and weights
@@ -201,8 +201,10 @@ class Answers:
         return result
 
     def select(self) -> Any:
-        ranges = (limit.unsqueeze(0) for limit in self._ranges())
-        return self.package.indexer.tilelang_indexer_topk.select(self.matrix, *ranges, self.problem.width)
+        problem, select = self.problem, self.package.indexer.tilelang_indexer_topk.select
+        if problem.spec.mask == "causal":
+            return select(self.matrix, None, problem.width, problem.shape.offset, problem.shape.ratio)
+        return select(self.matrix, tuple(limit.unsqueeze(0) for limit in self._ranges()), problem.width)
 
     def forward(self) -> Any:
         problem, shape, forward = self.problem, self.problem.shape, self.package.indexer._ops.checked_select
@@ -241,5 +243,23 @@ class Answers:
         return dq, dw, dk
 
     def tasks(self) -> Tasks:
-        """Each as a user would call it, outputs allocated and masked."""
-        return {"scores": self.scores, "select": self.select, "forward": self.forward, "backward": self.backward}
+        """Each as a user would call it, outputs allocated and masked; and the scores kernel as the forward runs it."""
+        return {
+            "kernel": self.kernel(),
+            "scores": self.scores,
+            "select": self.select,
+            "forward": self.forward,
+            "backward": self.backward,
+        }
+
+    def kernel(self) -> Callable[[], Any]:
+        """The scores kernel alone, into memory that is there already; nothing is written out of sight."""
+        import torch
+
+        problem, fwd = self.problem, self.package.fwd
+        inputs = fwd.operands(problem.q, problem.k, problem.weights)
+        shape = problem.shape
+        window = torch.empty(shape.batch, shape.length, -(-shape.keys // 4) * 4, device=problem.device)
+        if problem.spec.mask == "causal":
+            return lambda: fwd.write_scores(*inputs, None, window, 0, 0, shape.offset, shape.ratio)
+        return lambda: fwd.write_scores(*inputs, tuple(limit.unsqueeze(0) for limit in self._ranges()), window)

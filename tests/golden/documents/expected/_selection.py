@@ -88,8 +88,7 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
 
     Scores is a window of `queries` queries a batch, in quads of 16 aligned bytes; Values and Indices are the whole.
     """
-    rows, quads, all_rows, width = T.dynamic("rows, quads, all_rows, width")
-    S, ranges = T.dynamic("S, ranges")
+    rows, quads, B, S, width, ranges = T.dynamic("rows, quads, B, S, width, ranges")
     capacity, bins, threads, values = schedule.capacity, schedule.bins, schedule.threads, schedule.values
     on_cpu = target == "cpu"
     steps = get_steps(on_cpu, threads, bins, schedule.crowd)
@@ -247,8 +246,8 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
         Scores: T.Tensor((rows, quads, 4), FP32),
         Starts: T.Tensor((ranges, S), INT32),
         Ends: T.Tensor((ranges, S), INT32),
-        Values: T.Tensor((all_rows, width), FP32),
-        Indices: T.Tensor((all_rows, width), INT32),
+        Values: T.Tensor((B, S, width), FP32),
+        Indices: T.Tensor((B, S, width), INT32),
         columns: T.int32,
         queries: T.int32,
         first_batch: T.int32,
@@ -268,7 +267,6 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             found = alloc_shared((SLOTS,), INT32)
             b = T.alloc_var(INT32)
             t = T.alloc_var(INT32)
-            place = T.alloc_var(INT32)
             origin = T.alloc_var(INT32)
             start = T.alloc_var(INT32)
             end = T.alloc_var(INT32)
@@ -283,11 +281,9 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             row = rows - 1 - block  # the longest of a causal window first
             b = first_batch + T.truncdiv(row, queries)
             t = first_query + T.truncmod(row, queries)
-            place = b * S + t
-            b = T.min(b, ranges - 1)
-            start = T.max(Starts[b, t], 0)
+            start = T.max(Starts[T.min(b, ranges - 1), t], 0)
             origin = start & origin_mask  # the key in column 0, as in the scores kernel
-            end = T.min(Ends[b, t] - origin, columns)
+            end = T.min(Ends[T.min(b, ranges - 1), t] - origin, columns)
             start = start - origin
             total = T.max(end - start, 0)
             wanted = T.min(total, width)
@@ -338,11 +334,11 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             for i in T.serial(T.ceildiv(width, threads)):
                 column = i * threads + tx
                 if column < wanted:
-                    Values[place, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
+                    Values[b, t, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
                     key = T.cast(-score_of(entry_key(entries[column])), INT32)
-                    Indices[place, column] = origin + key
+                    Indices[b, t, column] = origin + key
                 elif column < width:
-                    Values[place, column] = -T.infinity(FP32)
-                    Indices[place, column] = -1
+                    Values[b, t, column] = -T.infinity(FP32)
+                    Indices[b, t, column] = -1
 
     return indexer_select

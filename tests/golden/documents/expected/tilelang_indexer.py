@@ -87,7 +87,7 @@ class LightningIndexer:
         scores = scores.detach().unsqueeze(0)
         B, S, N = scores.shape
         starts, ends, _ = visible_keys(B, S, N, scores, self.query_offset, mask)
-        values, indices = tilelang_indexer_topk.select(scores, starts, ends, TOPK)
+        values, indices = tilelang_indexer_topk.select(scores, (starts, ends), TOPK)
         return values.squeeze(0), to_local(indices.squeeze(0), starts)
 
     def __call__(

@@ -74,16 +74,15 @@ class LightningIndexer:
     def scores(self, q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, **mask: Unpack[Mask]) -> torch.Tensor:
         """All scores [B, S, N] float32, −inf out of sight; without a gradient, which only selected scores have."""
         starts, ends, _ = visible_keys(*check_inputs(q, k, weights), q, self.query_offset, mask)
-        return all_scores(q, k, weights, starts, ends)
+        return all_scores(q, k, weights, starts, ends, self.query_offset, COMPRESS_RATIO)
 
     def select(self, scores: torch.Tensor, **mask: Unpack[Mask]) -> tuple[torch.Tensor, torch.Tensor]:
         """The best keys of each query by `scores` [B, S, N] float32: scores and indices, as `lightning_indexer`'s."""
         _runtime.check_tensor("scores", scores, ("B", "S", "N"), (torch.float32,))
         scores = scores.detach()
-        B, S, N = scores.shape
-        starts, ends, _ = visible_keys(B, S, N, scores, self.query_offset, mask)
-        values, indices = tilelang_indexer_topk.select(scores, starts, ends, TOPK)
-        return values, indices
+        check_mask(self.query_offset, mask)
+        _runtime.check_offset(self.query_offset, scores.shape[1])
+        return tilelang_indexer_topk.select(scores, None, TOPK, self.query_offset, COMPRESS_RATIO)
 
     def __call__(
         self,

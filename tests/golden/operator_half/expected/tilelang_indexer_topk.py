@@ -14,6 +14,7 @@ import torch
 from . import _runtime
 from ._block_sort import NAN_KEY
 from ._selection import SCHEDULES, SelectSchedule, get_select_kernel, pass_configs
+from .tilelang_indexer_fwd import _make_causal_cu_seqlens
 
 Place = tuple[slice, slice]  # batches and queries
 
@@ -25,7 +26,7 @@ def schedule_for(target: str, width: int) -> SelectSchedule | None:
     return next((schedule for schedule in SCHEDULES.get(target, ()) if width <= schedule.widest), None)
 
 
-def tl_indexer_topk_impl(width: int, *, target: str | None = None) -> Any:
+def tl_indexer_topk_impl(width: int, *, causal: bool = True, target: str | None = None) -> Any:
     """The compiled selection kernel for at most `width` keys, on `target` (the current GPU, else the CPU).
 
     Its arguments are those of `get_select_kernel`'s function. Raises ValueError where the package has no schedule.
@@ -34,13 +35,13 @@ def tl_indexer_topk_impl(width: int, *, target: str | None = None) -> Any:
     schedule = schedule_for(target, width)
     if schedule is None:
         raise ValueError(f"this package has no selection kernel for {width} keys on {target}")
-    return _runtime.compiled(get_select_kernel, pass_configs, target, target, schedule)
+    return _runtime.compiled(get_select_kernel, pass_configs, target, target, schedule, causal)
 
 
 @cache
-def select_kernel(width: int, target: str) -> Any:
+def select_kernel(width: int, target: str, causal: bool) -> Any:
     """The compiled selection kernel, or None where the package has none, found at once from its second call on."""
-    return None if schedule_for(target, width) is None else tl_indexer_topk_impl(width, target=target)
+    return None if schedule_for(target, width) is None else tl_indexer_topk_impl(width, causal=causal, target=target)
 
 
 def in_quads(scores: torch.Tensor) -> torch.Tensor:
@@ -55,14 +56,19 @@ def in_quads(scores: torch.Tensor) -> torch.Tensor:
 
 
 def select(
-    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, width: int
+    scores: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor] | None,
+    width: int,
+    query_offset: int = 0,
+    compress_ratio: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The `width` best visible keys of each query.
 
     Args:
-        scores: [B, S, N] float32; only columns in [start, end) are looked at. Whole quads of 16 aligned bytes a row
-            are read in place, others are copied first.
-        starts, ends: [1 or B, S] int32; a range is cut to [0, N).
+        scores: [B, S, N] float32; only visible columns are looked at. Whole quads of 16 aligned bytes a row are read
+            in place, others are copied first.
+        ranges: the first visible column of each query and one past its last, int32 [1 or B, S], cut to 0 … N; None
+            where they follow from the query's position, the first one's being query_offset, and compress_ratio.
         width: columns of the result.
 
     Returns:
@@ -72,37 +78,44 @@ def select(
     batches, queries, _ = scores.shape
     values = torch.empty((batches, queries, width), dtype=torch.float32, device=scores.device)
     indices = torch.empty((batches, queries, width), dtype=torch.int32, device=scores.device)
-    select_into(scores, starts, ends, values, indices)
+    select_into(scores, ranges, values, indices, 0, 0, query_offset, compress_ratio)
     return values, indices
 
 
 def select_into(
     scores: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor] | None,
     values: torch.Tensor,
     indices: torch.Tensor,
     first_batch: int = 0,
     first_query: int = 0,
+    query_offset: int = 0,
+    compress_ratio: int = 1,
 ) -> None:
     """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
 
-    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on.
+    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores`
+    leaves it.
     """
     batches, queries, columns = scores.shape
     width = values.shape[-1]
     if batches * queries * width == 0:
         return
-    target = _runtime.target_for(scores.device)
-    kernel = select_kernel(width, target)
+    kernel = select_kernel(width, _runtime.target_for(scores.device), ranges is None)
     if columns == 0 or kernel is None:
         place = (slice(first_batch, first_batch + batches), slice(first_query, first_query + queries))
-        begin, end = in_window(starts, place), in_window(ends, place)
+        if ranges is None:
+            position = first_query + query_offset
+            starts, ends = _make_causal_cu_seqlens(queries, columns, compress_ratio, scores.device, position)
+            begin, end = starts.unsqueeze(0), ends.unsqueeze(0)
+        else:
+            begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
         values[place], indices[place] = select_by_sorting(scores, begin, end, width)
         return
-    results = (values.view(-1, width), indices.view(-1, width))
+    place = (columns, queries, first_batch, first_query)
     with _runtime.on_device(scores):
-        kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)
+        starts, ends = ranges or (_runtime.placeholder(scores.device),) * 2
+        kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)
 
 
 def in_window(limits: torch.Tensor, place: Place) -> torch.Tensor:
@@ -164,8 +177,8 @@ def gather(
 
 
 def gather_window(
-    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, indices: torch.Tensor, place: Place
+    scores: torch.Tensor, ranges: tuple[torch.Tensor, torch.Tensor], indices: torch.Tensor, place: Place
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `gather`, for a window of queries as the forward's scratch holds it; ranges [1 or B, S] are those of all."""
-    begin, end = in_window(starts, place), in_window(ends, place)
+    begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
     return gather(scores, begin, end, indices)

@@ -78,13 +78,13 @@ SCHEDULES: dict[str, tuple[SelectSchedule, ...]] = {
 }
 
 
-def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
+def get_select_kernel(target: str, schedule: SelectSchedule, causal: bool = True) -> Any:
     """The selection kernel as a TileLang function, one block a row; rows, columns and width are run-time sizes.
 
     Scores is a window of `queries` queries a batch, in quads of 16 aligned bytes; Values and Indices are the whole.
+    What a query sees is computed where it is `causal`, and read from Starts and Ends otherwise.
     """
-    rows, quads, all_rows, width = T.dynamic("rows, quads, all_rows, width")
-    S, ranges = T.dynamic("S, ranges")
+    rows, quads, B, S, width, ranges = T.dynamic("rows, quads, B, S, width, ranges")
     capacity, bins, threads, values = schedule.capacity, schedule.bins, schedule.threads, schedule.values
     on_cpu = target == "cpu"
     steps = get_steps(on_cpu, threads, bins, schedule.crowd)
@@ -237,17 +237,23 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
                     entries[place] = T.cast(column, INT64)
         steps.sync()
 
+    def limits():
+        """The ranges of keys, one for each query; where they are computed, a placeholder."""
+        return T.Tensor((1,) if causal else (ranges, S), INT32)
+
     @T.prim_func
     def indexer_select(
         Scores: T.Tensor((rows, quads, 4), FP32),
-        Starts: T.Tensor((ranges, S), INT32),
-        Ends: T.Tensor((ranges, S), INT32),
-        Values: T.Tensor((all_rows, width), FP32),
-        Indices: T.Tensor((all_rows, width), INT32),
+        Starts: limits(),
+        Ends: limits(),
+        Values: T.Tensor((B, S, width), FP32),
+        Indices: T.Tensor((B, S, width), INT32),
         columns: T.int32,
         queries: T.int32,
         first_batch: T.int32,
         first_query: T.int32,
+        query_offset: T.int32,
+        compress_ratio: T.int32,
     ) -> None:
         with T.Kernel(rows, threads=threads) as block:
             if not on_cpu:
@@ -262,7 +268,6 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             found = alloc_shared((SLOTS,), INT32)
             b = T.alloc_var(INT32)
             t = T.alloc_var(INT32)
-            place = T.alloc_var(INT32)
             start = T.alloc_var(INT32)
             end = T.alloc_var(INT32)
             wanted = T.alloc_var(INT32)
@@ -276,10 +281,12 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             row = rows - 1 - block  # the longest of a causal window first
             b = first_batch + T.truncdiv(row, queries)
             t = first_query + T.truncmod(row, queries)
-            place = b * S + t
-            b = T.min(b, ranges - 1)
-            start = T.max(Starts[b, t], 0)
-            end = T.min(Ends[b, t], columns)
+            if causal:
+                start = 0
+                end = T.min(T.truncdiv(query_offset + t + 1, compress_ratio), columns)
+            else:
+                start = T.max(Starts[T.min(b, ranges - 1), t], 0)
+                end = T.min(Ends[T.min(b, ranges - 1), t], columns)
             total = T.max(end - start, 0)
             wanted = T.min(total, width)
             low = NAN_KEY
@@ -329,11 +336,11 @@ def get_select_kernel(target: str, schedule: SelectSchedule) -> Any:
             for i in T.serial(T.ceildiv(width, threads)):
                 column = i * threads + tx
                 if column < wanted:
-                    Values[place, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
+                    Values[b, t, column] = score_of(T.cast(T.cast(entries[column] & LOW_HALF, UINT32), INT32))
                     key = T.cast(-score_of(entry_key(entries[column])), INT32)
-                    Indices[place, column] = key
+                    Indices[b, t, column] = key
                 elif column < width:
-                    Values[place, column] = -T.infinity(FP32)
-                    Indices[place, column] = -1
+                    Values[b, t, column] = -T.infinity(FP32)
+                    Indices[b, t, column] = -1
 
     return indexer_select

@@ -78,15 +78,14 @@ def _select(
         first = (batches.start, queries.start)
         shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
         window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
-        write_scores(*inputs, *ranges, window, *first, from_start=True)
+        write_scores(*inputs, ranges, window, *first, from_start=True)
         if topk_indices is None:
-            tilelang_indexer_topk.select_into(window, *ranges, *results, *first, from_start=True)
-        else:
-            given = topk_indices[batches, queries]
-            place = (batches, queries)
-            found = tilelang_indexer_topk.gather_window(window, *ranges, given, place)
-            for result, part in zip(results, found, strict=True):
-                result[place] = part
+            tilelang_indexer_topk.select_into(window, ranges, *results, *first, from_start=True)
+            continue
+        place = (batches, queries)
+        found = tilelang_indexer_topk.gather_window(window, ranges, topk_indices[place], place)
+        for result, part in zip(results, found, strict=True):
+            result[place] = part
     return scores, indices
 
 

@@ -140,7 +140,8 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     """
     if tensor.device.type == "cpu":
         return tensor.detach().to(torch.float32).contiguous()
-    tensor = tensor.detach() if dtype is None else tensor.detach().to(dtype)
+    if tensor.requires_grad or tensor.dtype != (dtype or tensor.dtype):
+        tensor = tensor.detach().to(dtype or tensor.dtype)
     step = vector_bytes // tensor.element_size()
     whole_vectors = tensor.data_ptr() % vector_bytes == 0 and all(stride % step == 0 for stride in tensor.stride()[:-1])
     return tensor if whole_vectors and tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)

@@ -82,7 +82,7 @@ class LightningIndexer:
         scores = scores.detach()
         B, S, N = scores.shape
         starts, ends, _ = visible_keys(B, S, N, scores, self.query_offset, mask)
-        values, indices = tilelang_indexer_topk.select(scores, starts, ends, TOPK)
+        values, indices = tilelang_indexer_topk.select(scores, (starts, ends), TOPK)
         return values, indices
 
     def __call__(

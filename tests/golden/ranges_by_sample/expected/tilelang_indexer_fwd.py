@@ -88,12 +88,11 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     def relu(x: Any) -> Any:
         return T.call_extern(FP32, "relu_keeping_nan", x) if on_cuda else T.if_then_else(x <= 0, T.float32(0), x)
 
-    def visible_tiles(Starts: Any, Ends: Any, b: Any, t: Any) -> tuple[Any, Any]:
-        """The tiles of keys that any of the queries t … t + block_Q may see, as first and last + 1."""
+    def visible_keys(Starts: Any, Ends: Any, b: Any, t: Any) -> tuple[Any, Any]:
+        """The first tile of the keys that any of the queries t … t + block_Q may see, and their last key + 1."""
         block_queries = [(T.min(b, ranges - 1), T.min(t + i, S - 1)) for i in range(block_Q)]
         first = reduce(T.min, [T.max(Starts[query], 0) for query in block_queries])
-        last = reduce(T.max, [T.min(Ends[query], N) for query in block_queries])
-        return first // block_N, T.ceildiv(last, block_N)
+        return first // block_N, reduce(T.max, [T.min(Ends[query], N) for query in block_queries])
 
     @T.prim_func
     def indexer_scores(
@@ -120,6 +119,10 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             threads=schedule.threads,
             prelude=RELU_SOURCE if on_cuda else None,
         ) as (block, window_b, part):
+            # What `write_scores` makes sure of: without it every access is guarded.
+            T.assume(first_batch >= 0 and first_batch + window_b < B)
+            T.assume(first_query >= 0 and S >= 1)
+            T.assume(ranges >= 1)
             if not on_cpu:
                 # As `operands` has them: so many elements are loaded at once.
                 for stride in (q_batch, q_query, q_head, k_batch, k_key):
@@ -152,9 +155,9 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             for i in parallel(block_Q):
                 origin[i] = T.max(Starts[T.min(b, ranges - 1), T.min(t + i, S - 1)], 0) & origin_mask
 
-            first_tile, last_tile = visible_tiles(Starts, Ends, b, t)
+            first_tile, last_key = visible_keys(Starts, Ends, b, t)
             first_own = first_tile + part * part_tiles
-            rest = last_tile - first_own
+            rest = T.ceildiv(last_key, block_N) - first_own
             own_tiles = T.if_then_else(part < parts - 1, T.min(part_tiles, rest), rest)
             for tile in T.Pipelined(T.max(own_tiles, 0), num_stages=schedule.num_stages):
                 s = (first_own + tile) * block_N
@@ -271,8 +274,7 @@ def write_scores(
     q: torch.Tensor,
     k: torch.Tensor,
     weights: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor],
     scores: torch.Tensor,
     first_batch: int = 0,
     first_query: int = 0,
@@ -281,10 +283,9 @@ def write_scores(
 ) -> None:
     """Write the scores of a window of queries into `scores`, contiguous float32 [batches, queries, columns].
 
-    The window starts at batch first_batch and query first_query.
-    Its rows hold the keys 0 … columns, or, `from_start`, those from the quad
-    of a query's first key on; what they hold outside its range [start, end) is not to be looked at. starts and ends
-    are int32 [1 or B, S], all other tensors as `operands` makes them.
+    The window starts at batch first_batch and query first_query. Its rows hold the keys 0 … columns, or, `from_start`,
+    those from the quad of a query's first key on; what they hold outside its range, starts and ends int32 [1 or B, S],
+    is not to be looked at. All other tensors are as `operands` makes them.
     """
     if scores.numel() == 0 or k.numel() == 0:
         return
@@ -293,8 +294,8 @@ def write_scores(
     parts = share_out(scores, SCHEDULES[target])
     with _runtime.on_device(q):
         for b in range(0, scores.shape[0], MAX_GRID_Y):
-            window = scores[b : b + MAX_GRID_Y]
-            kernel(q, k, weights, starts, ends, window, first_batch + b, first_query, -4 if from_start else 0, *parts)
+            place = (scores[b : b + MAX_GRID_Y], first_batch + b, first_query)
+            kernel(q, k, weights, *ranges, *place, -4 if from_start else 0, *parts)
 
 
 def share_out(scores: torch.Tensor, schedule: ScoresSchedule) -> tuple[int, int]:
@@ -351,7 +352,7 @@ def all_scores(
     """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N."""
     inputs = operands(q, k, weights)
     scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
-    write_scores(*inputs, starts, ends, scores)
+    write_scores(*inputs, (starts, ends), scores)
     mask_scores(scores, starts, ends)
     return scores
 

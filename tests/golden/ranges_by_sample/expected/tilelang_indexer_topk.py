@@ -55,14 +55,16 @@ def in_quads(scores: torch.Tensor) -> torch.Tensor:
 
 
 def select(
-    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, width: int
+    scores: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor],
+    width: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The `width` best visible keys of each query.
 
     Args:
-        scores: [B, S, N] float32; only columns in [start, end) are looked at. Whole quads of 16 aligned bytes a row
-            are read in place, others are copied first.
-        starts, ends: [1 or B, S] int32; a range is cut to [0, N).
+        scores: [B, S, N] float32; only visible columns are looked at. Whole quads of 16 aligned bytes a row are read
+            in place, others are copied first.
+        ranges: the first visible column of each query and one past its last, int32 [1 or B, S], cut to 0 … N.
         width: columns of the result.
 
     Returns:
@@ -72,14 +74,13 @@ def select(
     batches, queries, _ = scores.shape
     values = torch.empty((batches, queries, width), dtype=torch.float32, device=scores.device)
     indices = torch.empty((batches, queries, width), dtype=torch.int32, device=scores.device)
-    select_into(scores, starts, ends, values, indices)
+    select_into(scores, ranges, values, indices)
     return values, indices
 
 
 def select_into(
     scores: torch.Tensor,
-    starts: torch.Tensor,
-    ends: torch.Tensor,
+    ranges: tuple[torch.Tensor, torch.Tensor],
     values: torch.Tensor,
     indices: torch.Tensor,
     first_batch: int = 0,
@@ -89,34 +90,24 @@ def select_into(
 ) -> None:
     """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
 
-    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores` leaves it.
+    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores`
+    leaves it.
     """
     batches, queries, columns = scores.shape
     width = values.shape[-1]
     if batches * queries * width == 0:
         return
-    target = _runtime.target_for(scores.device)
-    kernel = select_kernel(width, target)
+    kernel = select_kernel(width, _runtime.target_for(scores.device))
     if columns == 0 or kernel is None:
         place = (slice(first_batch, first_batch + batches), slice(first_query, first_query + queries))
-        begin, end = in_window(starts, place), in_window(ends, place)
+        begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
         origin = row_origins(begin) if from_start else torch.zeros_like(begin)
         values[place], columns_found = select_by_sorting(scores, begin - origin, end - origin, width)
         indices[place] = torch.where(columns_found < 0, -1, columns_found + origin.unsqueeze(-1))
         return
-    results = (values.view(-1, width), indices.view(-1, width))
+    place = (columns, queries, first_batch, first_query)
     with _runtime.on_device(scores):
-        kernel(
-            in_quads(scores),
-            starts,
-            ends,
-            *results,
-            columns,
-            queries,
-            first_batch,
-            first_query,
-            -4 if from_start else 0,
-        )
+        kernel(in_quads(scores), *ranges, values, indices, *place, -4 if from_start else 0)
 
 
 def in_window(limits: torch.Tensor, place: Place) -> torch.Tensor:
@@ -180,10 +171,10 @@ def gather(
 
 
 def gather_window(
-    scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, indices: torch.Tensor, place: Place
+    scores: torch.Tensor, ranges: tuple[torch.Tensor, torch.Tensor], indices: torch.Tensor, place: Place
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `gather`, for a window of queries as the forward's scratch holds it; ranges [1 or B, S] are those of all."""
-    begin, end = in_window(starts, place), in_window(ends, place)
+    begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
     origin = row_origins(begin)
     values, columns = gather(scores, begin - origin, end - origin, indices - origin.unsqueeze(-1))
     return values, torch.where(columns < 0, -1, columns + origin.unsqueeze(-1))
