@@ -116,7 +116,8 @@ class LightningIndexer:
 
     def select(self, scores: Tensor, **told: Any) -> tuple[Tensor, Tensor]:
         matrix = scores if scores.ndim == 3 else scores[None]
-        starts, ends, base = mask.ranges(*matrix.shape, self.query_offset, told, scores.device)
+        batch, queries, keys = matrix.shape
+        starts, ends, base = mask.ranges(batch, queries, keys, self.query_offset, told, scores.device)
         values, indices = select(matrix, starts, ends, TOPK)
         counted = torch.where(indices < 0, -1, indices - base[..., None]).to(indices.dtype)
         return packed(values), packed(counted)
