@@ -37,16 +37,23 @@ class Mutant:
 
 MUTANTS = (
     # The mask
-    Mutant("bound t // r", FWD, "first = query_offset + 1", "first = query_offset"),
-    Mutant("bound one late", FWD, "first = query_offset + 1", "first = query_offset + 2"),
-    Mutant("open window included", FWD, "first = query_offset + 1", "first = query_offset + compress_ratio"),
+    Mutant("bound t // r", SELECTION, "query_offset + t + 1, c", "query_offset + t, c"),
+    Mutant("bound one late", SELECTION, "query_offset + t + 1, c", "query_offset + t + 2, c"),
+    Mutant("bound of the matrix one late", FWD, "first = query_offset + 1", "first = query_offset + 2"),
+    Mutant("open window included", SELECTION, "query_offset + t + 1, c", "query_offset + t + compress_ratio, c"),
     Mutant("last bound one short at N", FWD, "clamp_(max=seq_len_kv)", "clamp_(max=max(seq_len_kv - 1, 0))"),
     Mutant("bound not cut to N", FWD, ".clamp_(max=seq_len_kv)", ""),
     Mutant("mask lets the bound itself through", FWD, "s >= Ends[row, t]", "s > Ends[row, t]"),
     Mutant("bound of query 0 for all", FWD, "s >= Ends[row, t]", "s >= Ends[row, 0]"),
-    Mutant("query offset ignored", FWD, "first = query_offset + 1", "first = 1"),
+    Mutant("query offset ignored", SELECTION, "query_offset + t + 1, c", "t + 1, c"),
+    Mutant("last query of a tile not counted", FWD, "T.min(t + block_Q, S), c", "T.min(t, S), c"),
     Mutant("bounds restarted in a window", SELECTION, "t = first_query + T.truncmod", "t = T.truncmod"),
-    Mutant("queries restarted in a window", OPS, "window, *first)\n        if", "window, first[0], 0)\n        if"),
+    Mutant(
+        "queries restarted in a window",
+        OPS,
+        "write_scores(*inputs, None, window, *first, *reach)",
+        "write_scores(*inputs, None, window, first[0], 0, *reach)",
+    ),
     Mutant("run-time ratio ignored", OPS, "_seqlens(S, N, compress_ratio, q", "_seqlens(S, N, 4, q"),
     Mutant("run-time top-k ignored", OPS, "min(topk, k.shape[0])", "min(8, k.shape[0])"),
     # Scores
@@ -160,8 +167,8 @@ MUTANTS = (
     Mutant(
         "first 8192 keys only",
         SELECTION,
-        "T.min(Ends[b, t], columns)",
-        "T.min(Ends[b, t], T.min(columns, 8192))",
+        "query_offset + t + 1, compress_ratio), columns)",
+        "query_offset + t + 1, compress_ratio), T.min(columns, 8192))",
         rare=True,
     ),
     Mutant("crowds sorted ascending", SORT, "if (other > mine) == ", "if (other < mine) == ", rare=True),
@@ -183,8 +190,8 @@ MUTANTS = (
     Mutant(
         "void columns first",
         TOPK,
-        "kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)",
-        "kernel(in_quads(scores), starts, ends, *results, columns, queries, first_batch, first_query)"
+        "kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)",
+        "kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)"
         "; order = (indices >= 0).long().argsort(dim=-1, stable=True)"
         "; values.copy_(values.gather(-1, order)); indices.copy_(indices.gather(-1, order))",
         "operator",
@@ -267,8 +274,8 @@ MUTANTS = (
     Mutant(
         "row stored a quad late",
         FWD,
-        "first_query, -4 if from_start else 0",
-        "first_query, -8 if from_start else 0",
+        "*place, -4 if from_start else 0",
+        "*place, -8 if from_start else 0",
         "packed",
     ),
     # Arguments

@@ -192,13 +192,18 @@ class Answers:
     def scores(self) -> "Tensor":
         """The matrix of all scores: [B, S, N], −inf out of sight. Raises Unfit where it is too large to share."""
         problem, fwd = self.problem, self.package.fwd
-        shape = problem.shape
-        size = shape.batch * shape.length * shape.keys * SCORE_BYTES
-        if size > MATRIX_LIMIT:
-            raise Unfit(f"the matrix of all scores would take {size / 2**30:.0f} GiB")
+        self._check_size()
         matrix = fwd.batched_indexer_fwd(problem.q, problem.k, problem.weights, *self._ranges())
         result: Tensor = matrix.unsqueeze(0) if problem.packed else matrix
         return result
+
+    def kernel(self) -> None:
+        """The scores kernel alone, into memory that is there already; nothing is written out of sight."""
+        shape, write_scores = self.problem.shape, self.package.fwd.write_scores
+        if self.problem.spec.mask == "causal":
+            write_scores(*self._operands, None, self._window, 0, 0, shape.offset, shape.ratio)
+        else:
+            write_scores(*self._operands, tuple(limit.unsqueeze(0) for limit in self._ranges()), self._window)
 
     def select(self) -> Any:
         problem, select = self.problem, self.package.indexer.tilelang_indexer_topk.select
@@ -219,6 +224,26 @@ class Answers:
         problem, columns = self.problem, (self.best[1], self.problem.grad)
         indices, grad = (tensor.squeeze(0) for tensor in columns) if problem.packed else columns
         return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, indices, grad)
+
+    def _check_size(self) -> None:
+        shape = self.problem.shape
+        size = shape.batch * shape.length * shape.keys * SCORE_BYTES
+        if size > MATRIX_LIMIT:
+            raise Unfit(f"the matrix of all scores would take {size / 2**30:.0f} GiB")
+
+    @cached_property
+    def _operands(self) -> tuple["Tensor", ...]:
+        problem = self.problem
+        inputs: tuple[Tensor, ...] = self.package.fwd.operands(problem.q, problem.k, problem.weights)
+        return inputs
+
+    @cached_property
+    def _window(self) -> "Tensor":
+        import torch
+
+        self._check_size()
+        shape = self.problem.shape
+        return torch.empty(shape.batch, shape.length, -(-shape.keys // 4) * 4, device=self.problem.device)
 
     def _ranges(self) -> Any:
         """First key that each query sees, and one past the last: int32 [S]. Every mask is run as a causal one."""
@@ -245,21 +270,9 @@ class Answers:
     def tasks(self) -> Tasks:
         """Each as a user would call it, outputs allocated and masked; and the scores kernel as the forward runs it."""
         return {
-            "kernel": self.kernel(),
+            "kernel": self.kernel,
             "scores": self.scores,
             "select": self.select,
             "forward": self.forward,
             "backward": self.backward,
         }
-
-    def kernel(self) -> Callable[[], Any]:
-        """The scores kernel alone, into memory that is there already; nothing is written out of sight."""
-        import torch
-
-        problem, fwd = self.problem, self.package.fwd
-        inputs = fwd.operands(problem.q, problem.k, problem.weights)
-        shape = problem.shape
-        window = torch.empty(shape.batch, shape.length, -(-shape.keys // 4) * 4, device=problem.device)
-        if problem.spec.mask == "causal":
-            return lambda: fwd.write_scores(*inputs, None, window, 0, 0, shape.offset, shape.ratio)
-        return lambda: fwd.write_scores(*inputs, tuple(limit.unsqueeze(0) for limit in self._ranges()), window)

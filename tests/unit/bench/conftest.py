@@ -91,6 +91,13 @@ def make_package(layout: str) -> Package:
     def matrix(q: Tensor, k: Tensor, weights: Tensor, *ranges: Tensor) -> Tensor:
         return score_matrix(*turned(q, k, weights), *ranges)
 
+    def write_scores(q: Tensor, k: Tensor, weights: Tensor, ranges: None, window: Tensor, *place: int) -> None:
+        offset, ratio = place[2:]
+        window[..., : k.shape[1]] = score_matrix(q, k, weights, *causal(q.shape[1], k.shape[1], ratio, "cpu", offset))
+
+    def select_best(scores: Tensor, ranges: None, width: int, offset: int, ratio: int) -> tuple[Tensor, Tensor]:
+        return best(scores, *causal(*scores.shape[1:], ratio, "cpu", offset), width)
+
     def select(q: Tensor, k: Tensor, weights: Tensor, ratio: int, topk: int, given: None, offset: int) -> Any:
         length, keys = (next(turned(tensor)).shape[1] for tensor in (q, k))
         ranges = causal(length, keys, ratio, "cpu", offset)
@@ -100,8 +107,13 @@ def make_package(layout: str) -> Package:
         q, weights, k = turned(q, weights, k)
         return tuple(turned(*gradients(q, weights, k, indices, grad)))
 
-    fwd = SimpleNamespace(batched_indexer_fwd=matrix, _make_causal_cu_seqlens=causal)
-    topk = SimpleNamespace(select=best)
+    fwd = SimpleNamespace(
+        batched_indexer_fwd=matrix,
+        operands=lambda *inputs: tuple(turned(*inputs)),
+        write_scores=write_scores,
+        _make_causal_cu_seqlens=causal,
+    )
+    topk = SimpleNamespace(select=select_best)
     indexer = SimpleNamespace(_ops=SimpleNamespace(checked_select=select), tilelang_indexer_topk=topk)
     bwd = SimpleNamespace(batched_indexer_bwd=backward)
     return cast(Package, SimpleNamespace(fwd=fwd, bwd=bwd, indexer=indexer))
