@@ -78,7 +78,7 @@ def select(
     batches, queries, _ = scores.shape
     values = torch.empty((batches, queries, width), dtype=torch.float32, device=scores.device)
     indices = torch.empty((batches, queries, width), dtype=torch.int32, device=scores.device)
-    select_into(scores, ranges, values, indices, 0, 0, query_offset, compress_ratio)
+    select_into(scores, ranges, values, indices, 0, 0, scores.shape[-1], query_offset, compress_ratio)
     return values, indices
 
 
@@ -89,13 +89,14 @@ def select_into(
     indices: torch.Tensor,
     first_batch: int = 0,
     first_query: int = 0,
+    keys: int = _runtime.MAX_POSITION,
     query_offset: int = 0,
     compress_ratio: int = 1,
 ) -> None:
     """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
 
     `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores`
-    leaves it.
+    leaves it; of its columns the first `keys` are keys.
     """
     batches, queries, columns = scores.shape
     width = values.shape[-1]
@@ -106,13 +107,13 @@ def select_into(
         place = (slice(first_batch, first_batch + batches), slice(first_query, first_query + queries))
         if ranges is None:
             position = first_query + query_offset
-            starts, ends = _make_causal_cu_seqlens(queries, columns, compress_ratio, scores.device, position)
+            starts, ends = _make_causal_cu_seqlens(queries, min(columns, keys), compress_ratio, scores.device, position)
             begin, end = starts.unsqueeze(0), ends.unsqueeze(0)
         else:
             begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
         values[place], indices[place] = select_by_sorting(scores, begin, end, width)
         return
-    place = (columns, queries, first_batch, first_query)
+    place = (min(columns, keys), queries, first_batch, first_query)
     with _runtime.on_device(scores):
         starts, ends = ranges or (_runtime.placeholder(scores.device),) * 2
         kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)

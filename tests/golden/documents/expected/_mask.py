@@ -70,7 +70,7 @@ def _document_ranges(
         return nothing, nothing
     token = torch.arange(S, dtype=torch.int32, device=like.device)
     # The last document that begins at or before the token: empty ones, which begin there too, come before it.
-    document = torch.searchsorted(cu_seqlens_q, token, right=True, out_int32=True) - 1
+    document = torch.searchsorted(cu_seqlens_q.contiguous(), token, right=True, out_int32=True) - 1
     inside = (document >= 0) & (document < cu_seqlens_q.shape[0] - 1)
     document = document.clamp(0, cu_seqlens_q.shape[0] - 2)
     starts, limits = cu_seqlens_k[document].clamp(0, N), cu_seqlens_k[document + 1].clamp(0, N)

@@ -80,7 +80,7 @@ def _select(
         window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
         write_scores(*inputs, None, window, *first, *reach)
         if topk_indices is None:
-            tilelang_indexer_topk.select_into(window, None, *results, *first, *reach)
+            tilelang_indexer_topk.select_into(window, None, *results, *first, N, *reach)
             continue
         starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
         ranges = (starts.unsqueeze(0), ends.unsqueeze(0))
