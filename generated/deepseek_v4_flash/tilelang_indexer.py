@@ -58,6 +58,7 @@ class V4IndexerFunction(torch.autograd.Function):
         scores, indices = _ops.checked_select(*inputs, compress_ratio, topk, topk_indices, query_offset, INPUT_NAMES)
         ctx.save_for_backward(index_q, index_k, weights, indices)
         ctx.mark_non_differentiable(indices)
+        ctx.set_materialize_grads(False)  # else zeros are made for the indices
         return scores, indices
 
     @staticmethod

@@ -13,6 +13,9 @@ def windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> I
     """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
     per_batch = max(SCORE_SCRATCH // B, 1)
     s = 0
+    if S * (columns := whole_quads(min((query_offset + S) // compress_ratio, N))) <= per_batch:
+        yield slice(0, B), slice(0, S), columns
+        return
     while s < S:
         queries = slice(s, min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S))
         columns = whole_quads(min((query_offset + queries.stop) // compress_ratio, N))

@@ -149,11 +149,11 @@ def backward_sm90_candidates(heads: int, dim: int, target: Target) -> Iterator[B
 def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:
     """Whether the matrix unit can share a product of rows × columns evenly among `warps`.
 
-    A warp owns a multiple of 16 rows and of 8 columns. wgmma takes four warps to 64 rows, and columns in multiples of
-    16: of 8 modulo 16 it gives wrong numbers.
+    A warp owns a multiple of 16 rows and of 8 columns. wgmma, which TileLang takes from 64 rows on, has four warps to
+    64 rows, and columns in multiples of 16: of 8 modulo 16 it gives wrong numbers.
     """
-    if target.matrix_unit is MatrixUnit.WGMMA and rows % 64 == 0:
-        return columns % (16 * warps // 4) == 0
+    if target.matrix_unit is MatrixUnit.WGMMA and rows >= 64:
+        return rows % 64 == 0 and columns % (16 * warps // 4) == 0
     width = 16 if target.matrix_unit is MatrixUnit.MFMA else 8
     splits = [(down, warps // down) for down in range(1, warps + 1) if warps % down == 0]
     return any(rows // 16 % down == 0 and columns // width % across == 0 for down, across in splits)

@@ -236,6 +236,7 @@ def _flops(task: str, problem: Problem) -> int:
         "scores": scores_flops(spec.heads, spec.dim, shape.pairs),
         "forward": scores_flops(spec.heads, spec.dim, shape.pairs),
         "backward": backward_flops(spec.heads, spec.dim, shape.selected),
+        "reproducible backward": backward_flops(spec.heads, spec.dim, shape.selected),
         MATMUL: 2 * MATMUL_SIZE[problem.device] ** 3,
     }
     return counts.get(task, 0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from v4gen.read.spec import Spec
 
-# What each task returns, whoever runs it (`kernel`, the package's own, nothing):
+# What each task returns, whoever runs it (`kernel`, the package's own, nothing; `reproducible backward` as `backward`):
 #   scores    [B, S, N] float32, −inf out of sight
 #   select    scores and indices [B, S, K] of the best columns of `Answers.matrix`, −inf in a column without a key
 #   forward   the same, from q, k and weights
@@ -225,6 +225,17 @@ class Answers:
         indices, grad = (tensor.squeeze(0) for tensor in columns) if problem.packed else columns
         return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, indices, grad)
 
+    def reproducible_backward(self) -> Any:
+        """The backward, with sums that are the same on every run."""
+        import torch
+
+        before = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(True)
+        try:
+            return self.backward()
+        finally:
+            torch.use_deterministic_algorithms(before)
+
     def _check_size(self) -> None:
         shape = self.problem.shape
         size = shape.batch * shape.length * shape.keys * SCORE_BYTES
@@ -275,4 +286,5 @@ class Answers:
             "select": self.select,
             "forward": self.forward,
             "backward": self.backward,
+            "reproducible backward": self.reproducible_backward,
         }

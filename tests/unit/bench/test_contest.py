@@ -49,6 +49,7 @@ def test_a_rival_that_agrees_is_timed_at_every_task(run: Callable[..., Contest])
         (MATMUL, "torch"),
         ("kernel", OURS),
         *((task, OURS) for task in TASKS),
+        ("reproducible backward", OURS),
         *((task, "fake") for task in TASKS),
     ]
     assert all(timing.fastest_ms <= timing.median_ms <= timing.slowest_ms for timing in contest.timings)

@@ -77,7 +77,7 @@ def _select(
     for batches, queries, columns in windows(B, S, N, compress_ratio, query_offset):
         first = (batches.start, queries.start)
         shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
-        window = scratch[: shape[0] * shape[1] * shape[2]].view(shape)
+        window = scratch.as_strided(shape, (shape[1] * columns, columns, 1))
         write_scores(*inputs, None, window, *first, *reach)
         if topk_indices is None:
             tilelang_indexer_topk.select_into(window, None, *results, *first, N, *reach)
@@ -146,6 +146,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
     q, k, weights = inputs[:3]
     ctx.save_for_backward(q, k, weights, output[1])
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # else zeros are made for the indices
 
 
 def _backward(ctx: Any, grad_scores: torch.Tensor, _: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
