@@ -129,7 +129,8 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             # What `write_scores` makes sure of: without it every access is guarded.
             T.assume(first_batch >= 0 and first_batch + window_b < B)
             T.assume(first_query >= 0 and S >= 1)
-            T.assume(ranges >= 1)
+            if not causal:
+                T.assume(ranges >= 1)
             if not on_cpu:
                 # As `operands` has them: so many elements are loaded at once.
                 for stride in (q_batch, q_query, q_head, k_batch, k_key):

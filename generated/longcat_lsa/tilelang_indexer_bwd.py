@@ -115,7 +115,7 @@ def get_backward_kernel(
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=schedule.num_threads) as block:
-            if not on_cpu:
+            if target.startswith("sm_"):
                 for stride in whole_vectors:
                     T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             q = alloc_shared((heads, dim), dtype)
