@@ -20,8 +20,8 @@ from .tilelang_indexer_fwd import _make_causal_cu_seqlens, check_inputs, operand
 NAMESPACE = "v4gen_" + hashlib.sha256(__name__.rpartition(".")[0].encode()).hexdigest()[:12]
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 _library.define(
-    "select(Tensor q, Tensor k, Tensor weights, int compress_ratio, int topk, Tensor? topk_indices, SymInt query_offset)"
-    " -> (Tensor, Tensor)"
+    "select(Tensor q, Tensor k, Tensor weights, int compress_ratio, int topk, Tensor? topk_indices,"
+    " SymInt query_offset) -> (Tensor, Tensor)"
 )
 _library.define(
     "gradients(Tensor q, Tensor k, Tensor weights, Tensor indices, Tensor grad_scores, bool needs_q, bool needs_k,"

@@ -143,16 +143,19 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     """`tensor`, batch first, as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
 
     A GPU's kernel reads any view whose last dimension is dense and whose base and outer strides are multiples of
-    `vector_bytes`, which it loads at once. The CPU's kernels read contiguous tensors, and half precision widened to
-    float32, which is exact: C has no bfloat16.
+    `vector_bytes`, which it loads at once, and not 0, which the copy engine does not take. The CPU's kernels read
+    contiguous tensors, and half precision widened to float32, which is exact: C has no bfloat16.
     """
     if tensor.device.type == "cpu":
         return tensor.detach().to(torch.float32).contiguous()
     if tensor.requires_grad or tensor.dtype != (dtype or tensor.dtype):
         tensor = tensor.detach().to(dtype or tensor.dtype)
     step = vector_bytes // tensor.element_size()
-    whole_vectors = tensor.data_ptr() % vector_bytes == 0 and all(stride % step == 0 for stride in tensor.stride()[:-1])
-    return tensor if whole_vectors and tensor.stride(-1) == 1 else tensor.clone(memory_format=torch.contiguous_format)
+    *outer, last = tensor.stride()
+    in_place = last == 1 and all(outer) and not any(stride % step for stride in outer)
+    if in_place and tensor.data_ptr() % vector_bytes == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def kernel_output(view: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ def check(
     names: tuple[str, str, str] = ("q", "k", "weights"),
 ) -> None:
     """Raise TypeError or ValueError for a wrong argument, naming it."""
-    B, S, _ = check_inputs(q, k, weights, names)
+    _, S, _ = check_inputs(q, k, weights, names)
     if topk_indices is None:
         _runtime.check_integer("topk", topk, 1, _runtime.MAX_TOPK)
     else:

@@ -90,8 +90,8 @@ def select_into(
 ) -> None:
     """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
 
-    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores`
-    leaves it.
+    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as
+    `write_scores` leaves it.
     """
     batches, queries, columns = scores.shape
     width = values.shape[-1]

@@ -339,7 +339,10 @@ def check_inputs(
 def check_ranges(
     starts: torch.Tensor, ends: torch.Tensor, batches: int, queries: int, keys: int, like: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [S] or [B, S]; returns them as the kernels read them: [1 or B, S], cut to 0 … N."""
+    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [S] or [B, S].
+
+    Returns them as the kernels read them: [1 or B, S], cut to 0 … N. Raises TypeError or ValueError naming the argument.
+    """
     checked = []
     for name, limits in (("cu_seqlen_ks", starts), ("cu_seqlen_ke", ends)):
         per_batch = getattr(limits, "ndim", 1) == 2
@@ -353,9 +356,10 @@ def check_ranges(
 def all_scores(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor, *reach: int
 ) -> torch.Tensor:
-    """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N.
+    """Scores [B, S, N] float32 of q, k and weights of the layout, −inf outside the ranges.
 
-    `reach` is query_offset and compress_ratio where the ranges follow from them: one kernel less to compile.
+    starts and ends are int32 [1 or B, S] within 0 … N. `reach` is query_offset and compress_ratio where they follow
+    from these: one kernel less to compile.
     """
     inputs = operands(q, k, weights)
     scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)

@@ -71,7 +71,8 @@ def test_a_changed_tile_is_semantic_and_its_node_is_named(package: Package, tmp_
 
 def test_a_part_that_only_some_gradients_need_is_looked_at(package: Package, tmp_path: Path) -> None:
     """In the kernel of all gradients this line makes no difference."""
-    drift = edited(package, tmp_path, BWD, lambda text: text.replace("if needs_w else unused()", "if needs_w else T.Tensor((2,), FP32)"))
+    other = "if needs_w else T.Tensor((2,), FP32)"
+    drift = edited(package, tmp_path, BWD, lambda text: text.replace("if needs_w else unused()", other))
     assert drift.effect is Effect.SEMANTIC and "with gradients" in drift.reason
 
 

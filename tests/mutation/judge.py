@@ -21,7 +21,8 @@ from torch import Tensor
 from v4gen.read.reader import read_spec
 from v4gen.read.spec import Spec
 from v4gen.run import validate
-from v4gen.run.cases import Case, case_matrix
+from v4gen.run.case import Case
+from v4gen.run.cases import case_matrix
 from v4gen.run.evidence import CaseResult, Measurement
 from v4gen.run.package import Package, imported_package
 from v4gen.run.poison import poisoned_memory
@@ -85,10 +86,9 @@ def _rows(package: Package, spec: Spec, case: Case) -> Tensor:
     with poisoned_memory(), torch.no_grad():
         matrix = subject.matrix()
         scores, indices = subject.forward(inputs.q, inputs.k, inputs.weights)
-        at = indices if inputs.given is None else inputs.given
+        given = subject.given()
         grad = subject.gradient(indices)
-        backward = package.bwd.batched_indexer_bwd
-        dq, dw, _ = backward(inputs.q, inputs.weights, inputs.k, subject.unmasked_indices(at), grad)
+        dq, dw, _ = subject.backward(indices if given is None else given, grad)
     results = (matrix, scores, indices, subject.batch_first(dq), subject.batch_first(dw))
     return torch.cat([result.flatten(2).double() for result in results], dim=-1).flatten(0, 1)
 

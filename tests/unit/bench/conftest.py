@@ -96,7 +96,7 @@ def make_package(layout: str) -> Package:
         window[..., : k.shape[1]] = score_matrix(q, k, weights, *causal(q.shape[1], k.shape[1], ratio, "cpu", offset))
 
     def select_best(scores: Tensor, ranges: None, width: int, offset: int, ratio: int) -> tuple[Tensor, Tensor]:
-        return best(scores, *causal(*scores.shape[1:], ratio, "cpu", offset), width)
+        return best(scores, *causal(scores.shape[1], scores.shape[2], ratio, "cpu", offset), width)
 
     def select(q: Tensor, k: Tensor, weights: Tensor, ratio: int, topk: int, given: None, offset: int) -> Any:
         length, keys = (next(turned(tensor)).shape[1] for tensor in (q, k))

@@ -9,7 +9,6 @@ sees the keys of its document whose compress_ratio tokens all end at or before i
 from typing import TypedDict
 
 import torch
-from typing_extensions import Unpack
 
 from . import _runtime
 
@@ -41,7 +40,7 @@ def check_mask(query_offset: int, mask: Mask) -> None:
 def visible_keys(
     B: int, S: int, N: int, like: torch.Tensor, query_offset: int, mask: Mask
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """First and last + 1 visible key of each query, int32 [1 or B, S] on the device of `like`, and the most of one query.
+    """First and last + 1 visible key of each query, int32 [1 or B, S] on the device of `like`, and the most of one.
 
     Raises TypeError or ValueError for an argument that is missing, wrong, or another mask's, naming it.
     """

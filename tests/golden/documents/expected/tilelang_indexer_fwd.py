@@ -334,7 +334,10 @@ def check_inputs(
 def check_ranges(
     starts: torch.Tensor, ends: torch.Tensor, batches: int, queries: int, keys: int, like: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [T]; returns them as the kernels read them: [1 or B, S], cut to 0 … N."""
+    """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [T].
+
+    Returns them as the kernels read them: [1 or B, S], cut to 0 … N. Raises TypeError or ValueError naming the argument.
+    """
     checked = []
     for name, limits in (("cu_seqlen_ks", starts), ("cu_seqlen_ke", ends)):
         _runtime.check_tensor(name, limits, (queries,), (torch.int32,), like)
@@ -346,7 +349,10 @@ def check_ranges(
 def all_scores(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor
 ) -> torch.Tensor:
-    """Scores [T, N] float32 of q, k and weights of the layout, −inf outside the ranges, int32 [1 or B, S] within 0 … N."""
+    """Scores [T, N] float32 of q, k and weights of the layout, −inf outside the ranges.
+
+    starts and ends are int32 [1 or B, S] within 0 … N.
+    """
     inputs = operands(q, k, weights)
     scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
     write_scores(*inputs, (starts, ends), scores)

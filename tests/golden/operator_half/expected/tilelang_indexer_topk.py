@@ -95,8 +95,8 @@ def select_into(
 ) -> None:
     """As `select`, for a window of queries, into values and indices [B, S, width] of them all, both contiguous.
 
-    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as `write_scores`
-    leaves it; of its columns the first `keys` are keys.
+    `scores` is the window [batches, queries, columns] from batch first_batch and query first_query on, as
+    `write_scores` leaves it; of its columns the first `keys` are keys.
     """
     batches, queries, columns = scores.shape
     width = values.shape[-1]

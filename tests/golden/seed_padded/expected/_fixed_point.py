@@ -127,7 +127,8 @@ def scales(
 ) -> torch.Tensor:
     """How many units a 1 is for each key, float32 [B, N]; NaN where its gradient may not be finite.
 
-    The arguments are as the backward kernel takes them, batch first. A function of their values alone: the same bits on every run.
+    The arguments are as the backward kernel takes them, batch first. A function of their values alone: the same bits on
+    every run.
     """
     target = _runtime.target_for(q.device)
     reach = torch.empty(indices.shape[:2], dtype=torch.float32, device=q.device)

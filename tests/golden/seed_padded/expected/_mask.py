@@ -8,7 +8,6 @@ A key stands for compress_ratio tokens; a query sees the keys whose tokens all e
 from typing import TypedDict
 
 import torch
-from typing_extensions import Unpack
 
 from . import _runtime
 from .tilelang_indexer_fwd import _make_causal_cu_seqlens
@@ -42,7 +41,7 @@ def check_mask(query_offset: int, mask: Mask) -> None:
 def visible_keys(
     B: int, S: int, N: int, like: torch.Tensor, query_offset: int, mask: Mask
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """First and last + 1 visible key of each query, int32 [1 or B, S] on the device of `like`, and the most of one query.
+    """First and last + 1 visible key of each query, int32 [1 or B, S] on the device of `like`, and the most of one.
 
     Raises TypeError or ValueError for an argument that is missing, wrong, or another mask's, naming it.
     """

@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 from . import _ops, _runtime, tilelang_indexer_topk
 from ._mask import Mask, check_mask, visible_keys
 from .tilelang_indexer_bwd import tl_indexer_bwd_impl
-from .tilelang_indexer_fwd import _make_causal_cu_seqlens, all_scores, check_inputs, tl_indexer_fwd_impl
+from .tilelang_indexer_fwd import all_scores, check_inputs, tl_indexer_fwd_impl
 
 TOPK = 7
 COMPRESS_RATIO = 128
