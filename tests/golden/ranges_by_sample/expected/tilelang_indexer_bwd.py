@@ -264,7 +264,7 @@ def _run(
     dw: torch.Tensor | None,
     dk: torch.Tensor | None,
 ) -> None:
-    """Write dq and dw and add to dk, where they are wanted; everything batch first, the inputs as `operands` has them."""
+    """Write dq and dw and add to dk, where they are wanted; all batch first, the inputs as `operands` has them."""
     device = inputs[0].device
     target = _runtime.target_for(device)
     needs = (dq is not None, dw is not None, dk is not None)

@@ -344,7 +344,7 @@ def check_ranges(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Hold `cu_seqlen_ks` and `cu_seqlen_ke` against int32 [S] or [B, S].
 
-    Returns them as the kernels read them: [1 or B, S], cut to 0 … N. Raises TypeError or ValueError naming the argument.
+    Returns them as the kernels read them: [1 or B, S], cut to 0 … N. Raises TypeError or ValueError, naming one.
     """
     checked = []
     for name, limits in (("cu_seqlen_ks", starts), ("cu_seqlen_ke", ends)):
