@@ -36,8 +36,8 @@ def lightning_indexer(
         k: [N, D] bfloat16, one key for each whole window of 1 token.
         weights: [T, H] float32 (or bfloat16, which is widened); every scale of the model sits in them.
         topk_indices: [T, K] int32, to gather scores at given indices instead of selecting (replay).
-        cu_seqlen_ks, cu_seqlen_ke: [T] int32, the first key that each query sees and one past the last; a range is
-            cut to the keys, and may be empty.
+        cu_seqlen_ks, cu_seqlen_ke: [T] int32, the first key that each query sees and one past the last;
+            a range is cut to the keys, and may be empty.
         max_seqlen_k: no query sees more keys than this; where it is known, less scratch memory is needed.
         query_offset, cu_seqlens_q, cu_seqlens_k: of other masks; refused.
 

@@ -43,8 +43,9 @@ def lightning_indexer(
         query_offset, cu_seqlen_ks, cu_seqlen_ke: of other masks; refused.
 
     Returns:
-        scores [T, K] float32, differentiable in q, k and weights, and indices [T, K] int32, counted from the document's first key, K = 24 or
-        the width of topk_indices. A column without a key holds −inf and −1.
+        scores [T, K] float32, differentiable in q, k and weights, and indices [T, K] int32, K = 24 or
+        the width of topk_indices. A column without a key holds −inf and −1. Indices, given ones too, count from
+        the first key of the query's document.
 
     Raises:
         TypeError, ValueError: an argument of a wrong dtype, shape, device or range, named in the message.
