@@ -11,6 +11,7 @@ from .session import Session, device_option, failure, require_package, require_r
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
+    from v4gen.run.bench import Contest
     from v4gen.run.contest import Shape
 
 SHAPE = ("length", "batch", "offset", "ratio", "topk")
@@ -79,8 +80,10 @@ def command(
         from v4gen.read.reader import read_specs
         from v4gen.report.bench import bench_report
         from v4gen.run.bench import bench_package
+        from v4gen.run.record import make_record, write_record
         from v4gen.run.rivals import rival_versions
 
+        command_line = ["v4gen", *sys.argv[1:]]
         specs = read_specs(session.paths)
         _check_usage(len(specs), drawn, seed, record, chart)
         require_runtime(device)
@@ -90,17 +93,17 @@ def command(
             session.console.print(f"shapes drawn with --seed {seed}")
         results = {}
         for spec in specs:
+            folder = session.output / spec.name
+
+            def keep(contest: "Contest", spec: "Spec" = spec, folder: Path = folder) -> None:
+                results[spec.name] = {"seed": seed, "rivals": rival_versions(rivals), **contest.as_data()}
+                if record:
+                    write_record(record, make_record("bench", results[spec.name], device, folder, command_line))
+
             shapes = _shapes(spec, device, given, drawn, seed)
-            contest = bench_package(session.output / spec.name, spec, device, shapes, rivals, sustained)
-            results[spec.name] = {"seed": seed, "rivals": rival_versions(rivals), **contest.as_data()}
+            contest = bench_package(folder, spec, device, shapes, rivals, sustained, keep)
             if not json:
                 session.console.print(bench_report(spec.name, device, contest))
-        if record:
-            from v4gen.run.record import make_record, write_record
-
-            command_line = ["v4gen", *sys.argv[1:]]
-            (result,) = results.values()
-            write_record(record, make_record("bench", result, device, session.output / specs[0].name, command_line))
         if chart:
             from v4gen.report.chart import write_chart
 

@@ -133,11 +133,13 @@ def bench_package(
     shapes: Sequence[Shape],
     rivals: Sequence[str] = (),
     sustained_seconds: float = 0,
+    after_shape: Callable[[Contest], None] | None = None,
 ) -> Contest:
     """Scores, selection, whole forward and backward of the package in `folder`, and the same of `rivals`, at `shapes`.
 
     The matrix product is torch's: on the CPU in float32 on one thread, as the kernels are; else in the spec's dtype.
-    A rival is timed only at what it gives the package's own results of.
+    A rival is timed only at what it gives the package's own results of. `after_shape` gets what was found so far, a
+    shape at a time: a run is long, and what it has measured is not to be lost with it.
     """
     import torch
 
@@ -152,6 +154,8 @@ def bench_package(
                 timings += found.timings
                 skips += found.skips
                 _free(device)
+                if after_shape:
+                    after_shape(Contest(tuple(timings), tuple(skips)))
     finally:
         torch.set_num_threads(threads)
     return Contest(tuple(timings), tuple(skips))

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from v4gen.cli import main
 from v4gen.read.spec import Spec
 from v4gen.report.chart import lines, write_chart
+from v4gen.run import bench
 from v4gen.run.bench import OURS, Contest, Timing
 from v4gen.run.contest import Shape
 from v4gen.run.rivals import RIVALS
@@ -45,6 +46,21 @@ def test_one_record_of_many_shapes(project: Path) -> None:
     assert timed == {(40, 1, 10, 8), (8, 3, 12, 5)}
     (forward,) = (t for t in found["timings"] if (t["task"], t["who"], t["length"]) == ("forward", "torch", 40))
     assert forward["of_v4gen"] > 0 and forward["of_matmul"] > 0
+
+
+def test_what_was_measured_outlives_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench_shape = bench._bench_shape
+
+    def until_the_second(*arguments: Any) -> Contest:
+        if arguments[3].length == 8:
+            raise KeyboardInterrupt
+        return bench_shape(*arguments)
+
+    monkeypatch.setattr(bench, "_bench_shape", until_the_second)
+    result = run_command("--shape", "length=40", "--shape", "length=8", "--record", "record.json")
+    assert result.exit_code != 0
+    found = json.loads((project / "record.json").read_text())["bench"]
+    assert {entry["length"] for entry in found["timings"]} == {40}
 
 
 def test_a_drawn_seed_is_printed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
