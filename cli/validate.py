@@ -62,12 +62,12 @@ def command(
             found.append(Findings(result, make_record("validation", result.as_data(), device, folder, command_line)))
             if not json:
                 session.console.print(render_table(result))
-        if report:
-            write_report(report, found)
         if record:
             write_record(record, found[0].record)
             if results[0].passed:
                 proofs[0](digest_bytes(record.read_bytes()))
+        if report:
+            write_report(report, found)
     if json:
         session.print_json({"validations": [result.as_data() for result in results]})
     sys.exit(0 if all(result.passed for result in results) else DRIFT)
