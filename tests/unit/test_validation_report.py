@@ -291,7 +291,7 @@ def test_a_report_is_written_whatever_the_verdict(
     assert run(*arguments, "--report", file, "--json").exit_code == code
     assert Path(file).read_bytes() == first
     text = first.decode("utf-8")
-    assert all(f">{name}<" in text or f"**{name}**" in text for name in specs)
+    assert all(f'id="{name}"' in text or f"**{name}**" in text for name in specs)
     assert [path.name for path in Path(file).parent.glob(".*")] == []
 
 
