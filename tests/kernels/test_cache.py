@@ -115,7 +115,7 @@ def tiny(**constants: Any) -> Spec:
 
 
 def damages(path: Path) -> Iterator[tuple[str, bytes]]:
-    """A truncated file, as a full disk leaves it; of what is loaded and run also one that is empty, and one of garbage."""
+    """A truncated file, as a full disk leaves it; of what is loaded and run also an empty one, and one of garbage."""
     data = path.read_bytes()
     yield "truncated", data[: len(data) // 2]
     if path.suffix == ".so":
