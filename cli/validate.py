@@ -5,6 +5,8 @@ from pathlib import Path
 
 import rich_click as click
 
+from v4gen.run.validate import TIME_LIMIT
+
 from .progress import progress
 from .session import DRIFT, Session, device_option, failure, require_package, require_runtime, session_options
 
@@ -18,6 +20,15 @@ from .session import DRIFT, Session, device_option, failure, require_package, re
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write it for people: a page (.html), or Markdown for a pull request (.md).",
 )
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="SPECs to validate at once.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(0, min_open=True),
+    default=TIME_LIMIT,
+    show_default=True,
+    metavar="SECONDS",
+    help="A case that takes longer fails; its kernels compile in that time.",
+)
 def command(
     arguments: tuple[Path, ...],
     output_folder: Path | None,
@@ -25,9 +36,12 @@ def command(
     device: str,
     record: Path | None,
     report: Path | None,
+    jobs: int,
+    time_limit: float,
 ) -> None:
     """Hold the packages of the SPECs, as they are on disk, against a float64 reference.
 
+    Each is tried in a process of its own: a case that crashes or hangs is that case's failure.
     Exits with 1 if any case fails. The record holds the device, versions, command, digests and every case's numbers;
     the report shows them.
     """
@@ -53,11 +67,14 @@ def command(
             require_writable(report)
         proofs = [pipeline.proof(spec.name, session.output, device) for spec in specs]
         command_line = ["v4gen", *sys.argv[1:]]
+        packages = [(spec, session.output / spec.name) for spec in specs]
+        validations = pipeline.validate_each(
+            packages, device, lambda *step: show(*step), jobs=jobs, time_limit=time_limit
+        )
         results, found = [], []
-        for spec in specs:
-            folder = session.output / spec.name
+        for spec, folder in packages:
             with progress(f"validating {spec.name}", quiet=json) as show:
-                result = pipeline.validate(spec, folder, device, show)
+                result = next(validations)
             results.append(result)
             found.append(Findings(result, make_record("validation", result.as_data(), device, folder, command_line)))
             if not json:

@@ -27,6 +27,7 @@ from v4gen.read.spec import Spec
 if TYPE_CHECKING:
     from v4gen.run.compile import KernelReport
     from v4gen.run.evidence import Validation
+    from v4gen.run.validate import Progress
 
 
 def plan_specs(specs: Sequence[Spec]) -> tuple[Plan, ...]:
@@ -101,13 +102,20 @@ def _compile(spec: Spec, folder: Path, target: str, nvcc: Path | None) -> "list[
     return list(compile_package(folder, [target], nvcc, reproducible=spec.backward.deterministic))
 
 
-def validate(
-    spec: Spec, folder: Path, device: str, progress: Callable[[str, int, int], None] | None = None
-) -> "Validation":
+def validate(spec: Spec, folder: Path, device: str, progress: "Progress | None" = None) -> "Validation":
     """Hold the package in `folder`, as it is on disk, against the reference for `spec`."""
-    from v4gen.run.validate import validate_package
+    from v4gen.run.validate import validate_packages
 
-    return validate_package(folder, spec, device, progress)
+    return next(validate_packages([(spec, folder)], device, progress))
+
+
+def validate_each(
+    packages: Sequence[tuple[Spec, Path]], device: str, progress: "Progress", *, jobs: int, time_limit: float
+) -> "Iterator[Validation]":
+    """`validate` each package, `jobs` at a time; a case that takes longer than `time_limit` seconds fails."""
+    from v4gen.run.validate import validate_packages
+
+    return validate_packages(packages, device, progress, jobs=jobs, time_limit=time_limit)
 
 
 def proof(name: str, output: Path, device: str) -> Callable[[str], None]:

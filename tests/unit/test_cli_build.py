@@ -58,7 +58,15 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return Validation("one", device, (CaseResult("case", "B=1", (Measurement("scores", stages.error, 0),), 0.1),))
 
     monkeypatch.setattr("v4gen.pipeline.compile_kernels", compile_kernels)
+
+    def validate_each(
+        packages: Sequence[tuple[Spec, Path]], device: str, progress: object, *, jobs: int, time_limit: float
+    ) -> Iterator[Validation]:
+        stages.limits = (jobs, time_limit)
+        return (validate(spec, folder, device) for spec, folder in packages)
+
     monkeypatch.setattr("v4gen.pipeline.validate", validate)
+    monkeypatch.setattr("v4gen.pipeline.validate_each", validate_each)
     monkeypatch.setattr(toolchain, "find_nvcc", lambda: Path("/opt/nvcc"))
     return stages
 
@@ -112,6 +120,13 @@ def test_validate_is_1_if_a_case_fails(stages: SimpleNamespace, error: float, co
     stages.error = error
     assert run("validate").exit_code == code
     assert run_json("validate")[0] == code
+
+
+def test_validate_passes_its_limits_on(stages: SimpleNamespace) -> None:
+    run("generate")
+    run("validate", "-j", "3", "--time-limit", "2.5")
+    assert stages.limits == (3, 2.5)
+    assert run("validate", "--time-limit", "0").exit_code == 2
 
 
 @pytest.mark.parametrize("record", ["record.json", "new/folder/record.json"])

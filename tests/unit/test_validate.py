@@ -8,10 +8,8 @@ from types import MappingProxyType
 import pytest
 
 from v4gen.read.spec import Spec
-from v4gen.run import validate
 from v4gen.run.evidence import Validation
-from v4gen.run.package import imported_package
-from v4gen.run.validate import validate_package
+from v4gen.run.worker import opened_trials
 
 PLAIN = Path(__file__).parent / "plain_indexer"
 SIZES = MappingProxyType({"heads": 4, "dim": 32, "topk": 8, "compress_ratio": 4})
@@ -83,7 +81,8 @@ def failures(validation: Validation) -> str:
 )
 def test_a_right_package_passes(tmp_path: Path, keys: dict[str, object]) -> None:
     spec = spec_of(**keys)
-    validation = validate_package(write_package(tmp_path / "package", spec), spec)
+    with opened_trials(write_package(tmp_path / "package", spec), spec, "cpu") as trials:
+        validation = Validation(spec.name, "cpu", tuple(trial.run() for trial in trials))
     assert validation.passed, failures(validation)
     assert len(validation.cases) > 45
 
@@ -206,6 +205,20 @@ MUTANTS = (
         "return dq.to(index_q.dtype), dw, dk.bfloat16()",
         "dtype of dk, low level",
     ),
+    Mutant(
+        "dq truncated",
+        BWD,
+        "return dq.to(index_q.dtype), dw, dk",
+        "return (dq.float().view(torch.int32) & -65536).view(torch.float32).to(index_q.dtype), dw, dk",
+        "bias of dq away from zero",
+    ),
+    Mutant(
+        "dw of some runs",
+        BWD,
+        "return dq.to(index_q.dtype), dw, dk",
+        "return dq.to(index_q.dtype), dw * (1 + 2**-20 * (torch.rand(()) < 0.5)), dk",
+        "dw, 20 runs",
+    ),
     Mutant("twice differentiable", INDEXER, "    @once_differentiable\n", "", "second derivative refused"),
     Mutant("argument not named", INDEXER, 'raise ValueError(f"`{name}` is', 'raise ValueError(f"it is', "q: heads"),
     Mutant("shapes unchecked", INDEXER, "if tuple(found) != tuple(expected):", "if False:", "weights: heads"),
@@ -223,46 +236,6 @@ def test_a_wrong_package_fails(tmp_path: Path, mutant: Mutant) -> None:
 
 def is_seen(mutant: Mutant, folder: Path) -> bool:
     """Whether the measurement fails in some case; the cases after the first of them are not run."""
-    with imported_package(folder) as package, validate._one_thread():
-        results = (validate._tried(*trial) for trial in validate._trials(package, mutant.spec, "cpu"))
+    with opened_trials(folder, mutant.spec, "cpu") as trials:
+        results = (trial.run() for trial in trials)
         return any(mutant.seen_by in {failure.name for failure in result.failures} for result in results)
-
-
-def test_a_crash_is_the_cases_failure(tmp_path: Path) -> None:
-    spec = spec_of(**SEED)
-    package = write_package(tmp_path / "package", spec)
-    source = (package / TOPK).read_text(encoding="utf-8")
-    crash = '    if matrix.shape[1] == 63:\n        raise RuntimeError("out of shared memory")\n    keys = matrix'
-    (package / TOPK).write_text(source.replace("    keys = matrix", crash, 1), encoding="utf-8")
-    validation = validate_package(package, spec)
-    (failed,) = validation.failures
-    assert failed.name == "block - 1"
-    assert failed.error == "RuntimeError: out of shared memory"
-
-
-@pytest.mark.parametrize(
-    ("text", "error"), [("def", "SyntaxError"), ("import no_such_module", "ModuleNotFoundError: No module named")]
-)
-def test_a_package_that_cannot_be_imported_fails(tmp_path: Path, text: str, error: str) -> None:
-    spec = spec_of(**SEED)
-    package = write_package(tmp_path / "package", spec)
-    (package / BWD).write_text(text, encoding="utf-8")
-    validation = validate_package(package, spec)
-    assert not validation.passed
-    assert validation.cases[0].error.startswith(error)
-
-
-def test_no_package_fails(tmp_path: Path) -> None:
-    validation = validate_package(tmp_path / "absent", spec_of(**SEED))
-    assert [case.name for case in validation.cases] == ["import"]
-    assert "`__init__.py`" in validation.cases[0].error
-
-
-def test_progress_names_every_case(tmp_path: Path) -> None:
-    spec = spec_of(**SEED)
-    seen: list[tuple[str, int, int]] = []
-    validation = validate_package(
-        write_package(tmp_path / "package", spec), spec, progress=lambda *step: seen.append(step)
-    )
-    names = [case.name for case in validation.cases]
-    assert seen == [(name, position, len(names)) for position, name in enumerate(names)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from v4gen.run import oracle
+from v4gen.run.bias import sign_bias
 from v4gen.run.entries import entry_points, sample_backward
 from v4gen.run.evidence import Measurement
 from v4gen.run.measure import holds, none_of, same, within
@@ -65,9 +66,11 @@ def _memory(tensor: Tensor) -> Tensor:
 def _score_matrix(subject: Subject, matrix: Tensor) -> Iterator[Measurement]:
     exact, actual = subject.exact_scores, matrix.cpu()
     yield holds("dtype of scores", matrix.dtype == torch.float32, f"{matrix.dtype}")
-    yield within("scores", actual, exact, subject.score_bounds())
+    bounds = subject.score_bounds()
+    yield within("scores", actual, exact, bounds)
     if actual.shape != exact.shape:
         return
+    yield from sign_bias(subject, "scores", actual, exact, bounds)
     hidden = ~subject.visible.expand(exact.shape)
     yield none_of("scores outside the mask", hidden & (actual != -inf), actual)
     non_finite = (actual.isnan() != exact.isnan()) | ((actual == inf) != (exact == inf))
@@ -131,7 +134,10 @@ def _gradients(
     for name, actual, dtype in zip(names, found, dtypes, strict=True):
         reference, bound = after_rounding(getattr(exact, name), getattr(bounds, name), dtype)
         yield holds(f"dtype of {name}{suffix}", actual.dtype == dtype, f"{actual.dtype}, expected {dtype}")
-        yield within(f"{name}{suffix}", subject.batch_first(actual), reference, bound)
+        gradient = subject.batch_first(actual)
+        yield within(f"{name}{suffix}", gradient, reference, bound)
+        if gradient.shape == reference.shape:
+            yield from sign_bias(subject, f"{name}{suffix}", gradient, reference, bound)
 
 
 def _low_level(
@@ -148,7 +154,7 @@ def _low_level(
 
 def _deterministic(subject: Subject, grad: Tensor, exact: Gradients, bounds: Gradients) -> Iterator[Measurement]:
     """Two backward passes that promise the same bits: as asked of torch, and by default where the spec says so."""
-    with _deterministic_algorithms(not subject.spec.backward.deterministic):
+    with deterministic_algorithms(not subject.spec.backward.deterministic):
         runs = []
         for _ in range(2):
             leaves = subject.leaves()
@@ -163,7 +169,8 @@ def _deterministic(subject: Subject, grad: Tensor, exact: Gradients, bounds: Gra
 
 
 @contextmanager
-def _deterministic_algorithms(wanted: bool) -> Iterator[None]:
+def deterministic_algorithms(wanted: bool) -> Iterator[None]:
+    """torch's switch, on inside the context if `wanted` or if it is on already."""
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(wanted or before, warn_only=warn_only)

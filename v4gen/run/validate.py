@@ -1,96 +1,171 @@
-"""Hold a package on disk against the oracle, case by case; whatever a case raises is that case's failure."""
+"""Hold packages on disk against the oracle, each in a process of its own; whatever a case does is that case's failure.
+
+A case may raise, hang, end its process, or leave CUDA unusable. Where a process is lost, the cases after the one that
+it was at go on in a fresh one.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from v4gen.run.case import Case
-from v4gen.run.cases import case_matrix, selection_cases
-from v4gen.run.evidence import CaseResult, Measurement, Validation
+from v4gen.run.evidence import CaseResult, Validation
+from v4gen.run.worker import Listed, Refused, Spent, work
 
 if TYPE_CHECKING:
+    from multiprocessing.context import ForkContext, SpawnContext
+
     from v4gen.read.spec import Spec
-    from v4gen.run.package import Package
 
 Progress = Callable[[str, int, int], None]
-"""Called before each case with its name, its position from 0 and the number of cases."""
+"""Called before each case with its name, how many cases are done, and how many there are in the packages begun."""
 
-_Trial = tuple[str, str, Callable[[], Iterable[Measurement]]]
+TIME_LIMIT = 300.0
+"""Seconds for one case: it may be the first to need the kernels of scores, selection and both backwards, and each may
+take a minute to compile on a busy machine. Without that, cases take a second."""
+
+LAST_WORDS = 5.0
+"""Seconds in which a process that has closed its end of the pipe ends by itself, and tells how."""
 
 
-def validate_package(
-    package_dir: Path, spec: Spec, device: str = "cpu", progress: Progress | None = None
-) -> Validation:
-    """Run every case of `spec` on the package in `package_dir`, as it is on disk, on `device`.
+def validate_packages(
+    packages: Sequence[tuple[Spec, Path]],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    *,
+    jobs: int = 1,
+    time_limit: float = TIME_LIMIT,
+    stop_at_failure: bool = False,
+    fork: bool = False,
+) -> Iterator[Validation]:
+    """Run every case of each spec on the package in its folder, as it is on disk, on `device`: one result a package.
 
-    A package that cannot be imported, and a case that raises, are failed cases of the result; nothing is raised for
-    them. The package's own code runs in this process.
+    `jobs` packages are at work at a time, and the results come in the order of `packages`. Nothing is raised for what
+    a package does: one that cannot be imported, and a case that raises, ends its process or takes longer than
+    `time_limit` seconds, are failed cases. With `stop_at_failure` a package's first one is its last. Processes are
+    spawned; with `fork`, for callers without threads and CUDA, they share what is imported. They end when the iterator
+    is closed, and when this process does.
     """
-    from v4gen.run.lower import quiet
-    from v4gen.run.package import imported_package
+    runs = [_Run(spec, folder, device, stop_at_failure, fork) for spec, folder in packages]
+    waiting, active = list(runs), list[_Run]()
 
-    start = time.perf_counter()
+    def show(run: _Run) -> None:
+        if progress is not None and run.case:
+            name = run.case if len(runs) == 1 else f"{run.spec.name}: {run.case}"
+            progress(name, sum(len(each.results) for each in runs), sum(len(each.cases) for each in runs))
+
     try:
-        with imported_package(package_dir) as package, _one_thread(), quiet():
-            trials = tuple(_trials(package, spec, device))
-            results = []
-            for position, (name, description, trial) in enumerate(trials):
-                if progress is not None:
-                    progress(name, position, len(trials))
-                results.append(_tried(name, description, trial))
-    except Exception as error:  # the package's own code: anything may come out of its import
-        seconds = time.perf_counter() - start
-        results = [CaseResult("import", str(package_dir.name), (), seconds, error=_message(error))]
-    return Validation(spec.name, device, tuple(results))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """torch on one thread: the problems are small, and on a busy machine threads that wait on each other cost most."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
+        for run in runs:
+            while not run.finished:
+                while waiting and len(active) < jobs:
+                    active.append(waiting.pop(0))
+                    active[-1].start()
+                for changed in _await(active, time_limit):
+                    show(changed)
+                active = [each for each in active if not each.finished]
+            yield run.validation()
     finally:
-        torch.set_num_threads(before)
+        for each in active:
+            each.stop()
 
 
-def _trials(package: Package, spec: Spec, device: str) -> Iterator[_Trial]:
-    from v4gen.run import checks, contract, parts
-    from v4gen.run.subject import Subject
-
-    def trial(name: str, case: Case, measure: Callable[[Subject], Iterable[Measurement]]) -> _Trial:
-        return name, case.description, lambda: measure(Subject.of(package, spec, case, device))
-
-    for case in case_matrix(spec):
-        yield trial(case.name, case, checks.measure)
-    for case in selection_cases(spec):
-        yield trial(case.name, case, checks.measure_selection)
-    cut = parts.parts_case(spec)
-    if cut is not None:
-        yield trial(cut.name, cut, parts.measure_parts)
-    small = contract.contract_case(spec)
-    yield trial("autograd contract", small, contract.measure_autograd)
-    yield trial("bad input", small, contract.measure_refusals)
+def _await(active: Sequence[_Run], time_limit: float) -> Iterator[_Run]:
+    """Wait until one of the runs has a message or has run out of time, and pass on those whose case is another now."""
+    remaining = min(run.since for run in active) + time_limit - time.monotonic()
+    ready = connection.wait([run.messages for run in active], max(remaining, 0))
+    for run in active:
+        if run.messages in ready:
+            run.receive()
+        elif time.monotonic() - run.since > time_limit:
+            run.stop()
+            run.fail(f"took longer than {time_limit:g} s")
+        else:
+            continue
+        yield run
 
 
-def _tried(name: str, description: str, trial: Callable[[], Iterable[Measurement]]) -> CaseResult:
-    start = time.perf_counter()
-    measurements: list[Measurement] = []
-    message = ""
-    try:
-        measurements.extend(trial())
-    except Exception as error:  # the package's own code: its failure is the case's, not ours
-        message = _message(error)
-    return CaseResult(name, description, tuple(measurements), time.perf_counter() - start, error=message)
+class _Run:
+    """One package being validated: its results so far, and the process that is at work on the case after them."""
 
+    def __init__(self, spec: Spec, folder: Path, device: str, stop_at_failure: bool, fork: bool) -> None:
+        self.spec, self.finished = spec, False
+        self.cases: Sequence[tuple[str, str]] = ()
+        self.results: list[CaseResult] = []
+        self._folder, self._device, self._stop_at_failure = folder, device, stop_at_failure
+        # torch's and TileLang's threads, and CUDA, do not survive a fork
+        self._context: ForkContext | SpawnContext = get_context("fork") if fork else get_context("spawn")
 
-def _message(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    @property
+    def case(self) -> str:
+        """The name of the case under way; empty before the package is imported and after the last case."""
+        position = len(self.results)
+        return self.cases[position][0] if position < len(self.cases) else ""
+
+    def start(self) -> None:
+        """Start a process at the first case without a result."""
+        self.messages, sending = self._context.Pipe(duplex=False)
+        arguments = (sending, self._folder, self.spec, self._device, len(self.results))
+        self._process = self._context.Process(target=work, args=arguments, daemon=True)
+        self._process.start()
+        sending.close()  # while an end for writing is open here, the pipe does not end with the process
+        self._imported, self.since = False, time.monotonic()
+
+    def receive(self) -> None:
+        """Take the message that is there, or note that the process has ended."""
+        try:
+            message = self.messages.recv()
+        except (EOFError, OSError):
+            message = Refused(self._how_it_ended())
+        match message:
+            case Listed():
+                self._imported, self.cases, self.since = True, message.cases, time.monotonic()
+            case CaseResult():
+                self._add(message)
+            case Refused():
+                self.fail(message.error)
+            case Spent():
+                self._renew()
+
+    def fail(self, error: str) -> None:
+        """The case under way failed, and those after it need another process."""
+        name, description = self.cases[len(self.results)] if self._imported else ("import", self._folder.name)
+        self._add(CaseResult(name, description, (), time.monotonic() - self.since, error))
+        if not self.finished:
+            self._renew()
+
+    def stop(self) -> None:
+        """End the process, and what it has started, if it has not ended yet."""
+        try:
+            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        except ProcessLookupError:  # it has no group of its own yet, or is gone
+            self._process.kill()
+        self._process.join()
+        self.messages.close()
+
+    def validation(self) -> Validation:
+        """What was found."""
+        return Validation(self.spec.name, self._device, tuple(self.results))
+
+    def _add(self, result: CaseResult) -> None:
+        self.results.append(result)
+        self.since = time.monotonic()
+        last = len(self.results) == len(self.cases) or not self._imported
+        if last or (self._stop_at_failure and not result.passed):
+            self.finished = True
+            self.stop()
+
+    def _renew(self) -> None:
+        self.stop()
+        self.start()
+
+    def _how_it_ended(self) -> str:
+        self._process.join(LAST_WORDS)
+        code = self._process.exitcode
+        if code is None:
+            return "closed its pipe"
+        return f"ended by signal {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
