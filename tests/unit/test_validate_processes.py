@@ -3,14 +3,17 @@
 import os
 import shutil
 from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 from v4gen.read.spec import Spec
-from v4gen.run.evidence import Measurement, Validation
+from v4gen.run import validate
+from v4gen.run.evidence import CaseResult, Measurement, Validation
 from v4gen.run.validate import validate_packages
+from v4gen.run.worker import Listed, Spent
 
 PLAIN = Path(__file__).parent / "plain_indexer"
 SPEC = Spec.model_validate(
@@ -82,14 +85,28 @@ def test_how_a_case_ends_is_its_failure_alone(tmp_path: Path, right: Validation)
     assert measured(second) == measured(right)  # and two at once give the results of one
 
 
-@pytest.mark.parametrize("statement", ["while True: pass", "__import__('time').sleep(1000)"])
-def test_a_case_that_hangs_runs_out_of_time(tmp_path: Path, right: Validation, statement: str) -> None:
+def test_a_case_that_hangs_runs_out_of_time(tmp_path: Path, right: Validation) -> None:
     limit = 30  # for a right case on a busy machine, imports included
-    package = plain_package(tmp_path / "package", at={(63, 15): statement})
-    (validation,) = validate_packages([(SPEC, package)], time_limit=limit)
-    (failed,) = validation.failures
-    assert (failed.name, failed.error) == ("block - 1", "took longer than 30 s")
-    assert len(validation.cases) == len(right.cases)
+    hangs = ("while True: pass", "__import__('time').sleep(1000)")
+    folders = [plain_package(tmp_path / str(n), at={(63, 15): statement}) for n, statement in enumerate(hangs)]
+    for validation in validate_packages([(SPEC, folder) for folder in folders], jobs=2, time_limit=limit):
+        (failed,) = validation.failures
+        assert (failed.name, failed.error) == ("block - 1", "took longer than 30 s")
+        assert len(validation.cases) == len(right.cases)
+
+
+def test_a_process_that_cuda_is_lost_to_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("one", "two", "three")
+
+    def work(messages: Connection, folder: Path, spec: Spec, device: str, first: int) -> None:
+        messages.send(Listed(tuple((name, "") for name in names)))
+        error = "RuntimeError: CUDA error: an illegal memory access" if first < 2 else ""
+        messages.send(CaseResult(names[first], device, (Measurement("scores", 0, 0),), 0.1, error))
+        messages.send(Spent())
+
+    monkeypatch.setattr(validate, "work", work)
+    (validation,) = validate.validate_packages([(SPEC, Path("package"))], "cuda", fork=True)
+    assert [(case.name, case.passed) for case in validation.cases] == [("one", False), ("two", False), ("three", True)]
 
 
 def test_it_can_stop_at_the_first_failure(tmp_path: Path, right: Validation) -> None:
