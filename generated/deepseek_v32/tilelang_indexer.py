@@ -6,8 +6,9 @@
 and indices of its best keys.
 """
 
+from typing import Unpack
+
 import torch
-from typing_extensions import Unpack
 
 from . import _ops, _runtime, tilelang_indexer_topk
 from ._mask import Mask, check_mask, visible_keys

@@ -15,7 +15,12 @@ import torch
 
 from . import _runtime, tilelang_indexer_bwd, tilelang_indexer_topk
 from ._windows import scratch_for, windows
-from .tilelang_indexer_fwd import _make_causal_cu_seqlens, check_inputs, operands, write_scores
+from .tilelang_indexer_fwd import (
+    _make_causal_cu_seqlens,
+    check_inputs,
+    operands,
+    write_scores,
+)
 
 NAMESPACE = "v4gen_" + hashlib.sha256(__name__.rpartition(".")[0].encode()).hexdigest()[:12]
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")

@@ -5,8 +5,9 @@
 [T, H, D] queries see a range of keys each, and get the scores and indices of the best of them.
 """
 
+from typing import Unpack
+
 import torch
-from typing_extensions import Unpack
 
 from . import _ops, _runtime, tilelang_indexer_topk
 from ._mask import Mask, visible_keys

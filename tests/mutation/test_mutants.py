@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "void columns first",
         TOPK,
-        "kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)",
-        "kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)"
+        "kernel(in_quads(scores), starts, ends, values, indices, *sizes, query_offset, compress_ratio)",
+        "kernel(in_quads(scores), starts, ends, values, indices, *sizes, query_offset, compress_ratio)"
         "; order = (indices >= 0).long().argsort(dim=-1, stable=True)"
         "; values.copy_(values.gather(-1, order)); indices.copy_(indices.gather(-1, order))",
         "operator",

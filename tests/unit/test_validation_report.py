@@ -3,9 +3,10 @@
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -106,7 +107,7 @@ def test_what_the_page_quotes_is_text() -> None:
     page = Page(render_page([FAILED]))
     assert page.count("b") == 0
     assert f"{ODD} B=1 S=4" in {row[0] for row in page.rows}
-    assert "raised ValueError: " + ODD + "\nsecond line" in page.text
+    assert "ValueError: " + ODD + "\nsecond line" in page.text
     assert "A <CPU>" in page.text and "v4gen validate 'a b.yaml'" in page.text
     assert f"scores in {ODD}: error 0.005, bound 0.001, margin 0.2" in page.titles
 
@@ -130,7 +131,7 @@ def test_every_failed_check_stands_before_the_other_tables() -> None:
         ("selected indices", "at [7]: -1"),
         ("dk", "at [5]"),
         ("dw", "at [9]"),
-        ("", f"raised ValueError: {ODD}\nsecond line"),
+        ("", f"ValueError: {ODD}\nsecond line"),
         ("", "nothing was measured"),
     ]
     assert text.index("<h3>Failed</h3>") < text.index("<h3>Errors and bounds</h3>") < text.index("<h3>Cases</h3>")
@@ -222,7 +223,7 @@ def test_markdown_has_verdict_quantities_failures_and_cases() -> None:
 
 def test_what_markdown_quotes_is_in_code_spans() -> None:
     text = render_markdown([FAILED])
-    assert f"`` raised ValueError: {ODD} second line ``" in text
+    assert f"`` ValueError: {ODD} second line ``" in text
     assert "| `` " + ODD.replace("|", "\\|") + " `` |" in text
     bare = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
     assert not re.search(r"<(?!/?(details|summary)>)", bare)
@@ -275,7 +276,10 @@ def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(folder.name)
         return (GOOD if folder.name == "one" else FAILED).validation
 
-    monkeypatch.setattr("v4gen.pipeline.validate", validate)
+    def validate_each(packages: Any, device: str, progress: Any, **limits: float) -> Iterator[Validation]:
+        return (validate(spec, folder, device, progress) for spec, folder in packages)
+
+    monkeypatch.setattr("v4gen.pipeline.validate_each", validate_each)
     monkeypatch.setattr("v4gen.cli.validate.require_runtime", lambda device: None)
     return names
 

@@ -97,7 +97,7 @@ def _summary(name: str, findings: list[Finding]) -> Summary:
 def reason(case: CaseResult) -> str:
     """Why a case failed that no measurement of it tells; empty for every other case."""
     if case.error:
-        return f"raised {case.error}"
+        return case.error
     return "" if case.measurements else "nothing was measured"
 
 

@@ -90,7 +90,7 @@ def _margin_lines(validation: Validation, name: str) -> list[Text]:
 def _failure_lines(case: CaseResult) -> list[Text]:
     lines = [f"{case.name} [{case.description}]"]
     if case.error:
-        lines.append(f"  raised {case.error}")
+        lines.append(f"  {case.error}")
     for failure in case.failures[:FAILURES_SHOWN]:
         lines.append(f"  {failure.name}: error {failure.error:.3g}, bound {failure.bound:.3g} {failure.where}".rstrip())
     more = len(case.failures) - FAILURES_SHOWN

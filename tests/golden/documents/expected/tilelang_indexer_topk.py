@@ -105,9 +105,9 @@ def select_into(
         values[place], columns_found = select_by_sorting(scores, begin - origin, end - origin, width)
         indices[place] = torch.where(columns_found < 0, -1, columns_found + origin.unsqueeze(-1))
         return
-    place = (columns, queries, first_batch, first_query)
+    sizes = (columns, queries, first_batch, first_query)
     with _runtime.on_device(scores):
-        kernel(in_quads(scores), *ranges, values, indices, *place, -4 if from_start else 0)
+        kernel(in_quads(scores), *ranges, values, indices, *sizes, -4 if from_start else 0)
 
 
 def in_window(limits: torch.Tensor, place: Place) -> torch.Tensor:

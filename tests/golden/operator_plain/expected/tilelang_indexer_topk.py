@@ -113,10 +113,10 @@ def select_into(
             begin, end = in_window(ranges[0], place), in_window(ranges[1], place)
         values[place], indices[place] = select_by_sorting(scores, begin, end, width)
         return
-    place = (min(columns, keys), queries, first_batch, first_query)
+    sizes = (min(columns, keys), queries, first_batch, first_query)
     with _runtime.on_device(scores):
         starts, ends = ranges or (_runtime.placeholder(scores.device),) * 2
-        kernel(in_quads(scores), starts, ends, values, indices, *place, query_offset, compress_ratio)
+        kernel(in_quads(scores), starts, ends, values, indices, *sizes, query_offset, compress_ratio)
 
 
 def in_window(limits: torch.Tensor, place: Place) -> torch.Tensor:

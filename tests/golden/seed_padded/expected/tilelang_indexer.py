@@ -6,11 +6,10 @@
 and indices of its best keys.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch.autograd.function import once_differentiable
-from typing_extensions import Unpack
 
 from . import _ops, _runtime, tilelang_indexer_topk
 from ._mask import Mask, check_mask, visible_keys
