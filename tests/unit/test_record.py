@@ -86,5 +86,5 @@ def test_the_table_shows_error_bound_and_margin() -> None:
     assert "exact" in text
     assert "scores: smallest margin 0 (error inf, bound 1.00e-04, in `bad`)" in text
     assert "scores: error inf, bound 0.0001 at [0, 1]: inf" in text
-    assert "raised RuntimeError: [bold] out of memory" in text
+    assert "RuntimeError: [bold] out of memory" in text
     assert "3 cases, 3 checks: 2 failed in 1.0 s" in text
