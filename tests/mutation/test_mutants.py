@@ -55,7 +55,7 @@ MUTANTS = (
         "write_scores(*inputs, None, window, *first, *reach)",
         "write_scores(*inputs, None, window, first[0], 0, *reach)",
     ),
-    Mutant("run-time ratio ignored", OPS, "_seqlens(S, N, compress_ratio, q", "_seqlens(S, N, 4, q"),
+    Mutant("run-time ratio ignored", OPS, "reach = (query_offset, compress_ratio)", "reach = (query_offset, 4)"),
     Mutant("run-time top-k ignored", OPS, "min(topk, k.shape[0])", "min(8, k.shape[0])"),
     # Scores
     Mutant("relu missing", FWD, "T.if_then_else(x <= 0, T.float32(0), x)", "x"),
