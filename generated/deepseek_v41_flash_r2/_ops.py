@@ -78,6 +78,9 @@ def _select(
     (B, S), N = inputs[0].shape[:2], inputs[1].shape[1]
     results = (scores, indices)
     reach = (query_offset, compress_ratio)
+    if topk_indices is not None:
+        starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
+        ranges = (starts.unsqueeze(0), ends.unsqueeze(0))
     scratch = torch.empty(scratch_for(B, S, N), dtype=torch.float32, device=q.device)
     for batches, queries, columns in windows(B, S, N, compress_ratio, query_offset):
         first = (batches.start, queries.start)
@@ -87,8 +90,6 @@ def _select(
         if topk_indices is None:
             tilelang_indexer_topk.select_into(window, None, *results, *first, N, *reach)
             continue
-        starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
-        ranges = (starts.unsqueeze(0), ends.unsqueeze(0))
         place = (batches, queries)
         found = tilelang_indexer_topk.gather_window(window, ranges, topk_indices[place], place)
         for result, part in zip(results, found, strict=True):

@@ -31,7 +31,7 @@ forward: {{scratch_mib: 1}}
 """
 SEED = "interface: seed\nlayout: SBHD\nwidth: min\n"
 TALL = "schedule: {{cpu: {{scores_block_q: 2}}}}\n"
-PADDED = "schedule: {{cpu: {{scores_block_q: 2, scores_padded_heads: 6, backward_padded_heads: 6}}}}\n"
+PADDED = "schedule: {{cpu: {{scores_padded_heads: 6, backward_padded_heads: 6}}}}\n"
 SPECS = MappingProxyType(
     {
         "seed": TINY + SEED + TALL,
@@ -40,7 +40,7 @@ SPECS = MappingProxyType(
         "packed": TINY + "layout: THD\nmask: varlen\nindex_base: local\n",
     }
 )
-"""The spec `tiny` in tiles of two queries, the same in tiles that its heads do not fill, its opposite, and
+"""The spec `tiny` in tiles of two queries, the same in tiles of one that its heads do not fill, its opposite, and
 packed documents.
 
 Scratch is little, so that queries come in several windows.

@@ -318,7 +318,7 @@ def test_a_mutant_is_caught(
     record_property("mutation", f"{mutant.name}{share} -> {verdict.case}: {verdict.seen}")
 
 
-@pytest.mark.parametrize(("name", "runs"), [("seed", 3), ("operator", 1), ("packed", 1)])
+@pytest.mark.parametrize(("name", "runs"), [("seed", 3), ("padded", 1), ("operator", 1), ("packed", 1)])
 def test_the_true_package_passes_every_time(name: str, runs: int, emitted: dict[str, Emitted], judge: Judge) -> None:
     for _ in range(runs):
         verdict = judge(emitted[name].folder, emitted[name].spec)
