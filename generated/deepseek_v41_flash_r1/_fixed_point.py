@@ -19,12 +19,9 @@ import tilelang.language as T
 import torch
 
 from . import _runtime
+from ._arguments import DTYPE, FP32, INT32, INT64
 from ._runtime import DIM, HEADS
 
-DTYPE = "bfloat16"
-FP32 = "float32"
-INT32 = "int32"
-INT64 = "int64"
 NUM_THREADS = 128
 LARGEST = torch.finfo(torch.float32).max
 BOUND_BITS = 62  # of the sum of all |g|·r of a sample, in int64
@@ -37,7 +34,7 @@ pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
 def get_reach_kernel(heads: int, dim: int) -> Any:
     """For each query its r, and its largest finite |g|·r; batch, queries, keys and top-k are run-time sizes."""
     B, S, topk = T.dynamic("B, S, topk")
-    q_batch, q_query, q_head, w_batch, w_query = T.dynamic("q_batch, q_query, q_head, w_batch, w_query", "int64")
+    q_batch, q_query, q_head, w_batch, w_query = T.dynamic("q_batch, q_query, q_head, w_batch, w_query", INT64)
     padded_dim = -(-dim // NUM_THREADS) * NUM_THREADS
 
     @T.prim_func

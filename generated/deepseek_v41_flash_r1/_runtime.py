@@ -146,7 +146,7 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     `vector_bytes`, which it loads at once, and not 0, which the copy engine does not take. The CPU's kernels read
     contiguous tensors, and half precision widened to float32, which is exact: C has no bfloat16.
     """
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         return tensor.detach().to(torch.float32).contiguous()
     if tensor.requires_grad or tensor.dtype != (dtype or tensor.dtype):
         tensor = tensor.detach().to(dtype or tensor.dtype)

@@ -133,6 +133,12 @@ def on_device(tensor: torch.Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if elsewhere else nullcontext()
 
 
+@functools.cache
+def placeholder(device: torch.device) -> torch.Tensor:
+    """What a kernel gets in place of a tensor that it does not look at: one int32."""
+    return torch.empty(1, dtype=torch.int32, device=device)
+
+
 def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vector_bytes: int = 16) -> torch.Tensor:
     """`tensor`, batch first, as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
 
@@ -140,7 +146,7 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     `vector_bytes`, which it loads at once, and not 0, which the copy engine does not take. The CPU's kernels read
     contiguous tensors, and half precision widened to float32, which is exact: C has no bfloat16.
     """
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         return tensor.detach().to(torch.float32).contiguous()
     if tensor.requires_grad or tensor.dtype != (dtype or tensor.dtype):
         tensor = tensor.detach().to(dtype or tensor.dtype)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 # Scores that one chunk of queries may hold: 256 MiB of them, whatever the sequence length.
 SCORE_SCRATCH = 67108864
+MAX_BATCHES = 65_535  # of one window: blocks on CUDA's second grid axis
 
 
 def windows(B: int, S: int, most_keys: int) -> Iterator[tuple[slice, slice, int]]:
@@ -25,7 +26,7 @@ def columns_for(most_keys: int) -> int:
 
 
 def _batch_windows(B: int, queries: slice, columns: int) -> Iterator[tuple[slice, slice, int]]:
-    step = max(1, SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1))
+    step = max(1, min(SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1), MAX_BATCHES))
     for b in range(0, B, step):
         yield slice(b, min(b + step, B)), queries, columns
 

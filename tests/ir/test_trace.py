@@ -15,7 +15,7 @@ from v4gen.run.trace import classify
 
 pytestmark = pytest.mark.xdist_group("ir")
 
-FWD, BWD = "tilelang_indexer_fwd.py", "tilelang_indexer_bwd.py"
+SCORES, BACKWARD = "_scores.py", "_backward.py"
 
 
 def emitted(**more: object) -> Package:
@@ -49,7 +49,7 @@ def renamed(old: str, new: str) -> Callable[[str], str]:
 
 @pytest.mark.parametrize("variable", ["first_tile", "products"])
 def test_renaming_a_variable_is_cosmetic(package: Package, tmp_path: Path, variable: str) -> None:
-    drift = edited(package, tmp_path, FWD, renamed(variable, f"{variable}_renamed"))
+    drift = edited(package, tmp_path, SCORES, renamed(variable, f"{variable}_renamed"))
     assert (drift.kind, drift.effect) == (Drift.COSMETIC, Effect.COSMETIC)
 
 
@@ -64,7 +64,7 @@ def test_a_changed_tile_is_semantic_and_its_node_is_named(package: Package, tmp_
     write_package(package, tmp_path / "p")
     now = emitted(schedule={"cpu": {"scores_block_n": 32}})
     (drift,) = classified(now, tmp_path)
-    assert (drift.path.name, drift.kind, drift.effect) == (FWD, Drift.OUTDATED, Effect.SEMANTIC)
+    assert (drift.path.name, drift.kind, drift.effect) == (SCORES, Drift.OUTDATED, Effect.SEMANTIC)
     assert re.search(r"kernel scores for cpu differs: `\S+`", drift.reason)
     assert "is 16, would be 32" in drift.reason
 
@@ -72,7 +72,7 @@ def test_a_changed_tile_is_semantic_and_its_node_is_named(package: Package, tmp_
 def test_a_part_that_only_some_gradients_need_is_looked_at(package: Package, tmp_path: Path) -> None:
     """In the kernel of all gradients this line makes no difference."""
     other = "if needs_w else T.Tensor((2,), FP32)"
-    drift = edited(package, tmp_path, BWD, lambda text: text.replace("if needs_w else unused()", other))
+    drift = edited(package, tmp_path, BACKWARD, lambda text: text.replace("if needs_w else unused()", other))
     assert drift.effect is Effect.SEMANTIC and "with gradients" in drift.reason
 
 
@@ -80,11 +80,11 @@ def test_a_part_that_only_some_gradients_need_is_looked_at(package: Package, tmp
     ("name", "change", "reason"),
     [
         ("reference.py", renamed("visible_keys", "seen"), "outside the compared kernels"),
-        (FWD, lambda text: text + "\n\nEXTRA = 1\n", "added or removed"),
-        (FWD, lambda text: text + "def broken(:\n", "does not parse"),
+        (SCORES, lambda text: text + "\n\nEXTRA = 1\n", "added or removed"),
+        (SCORES, lambda text: text + "def broken(:\n", "does not parse"),
         (
-            FWD,
-            lambda text: text.replace("import torch\n", "import torch_that_is_not_there as torch\n"),
+            SCORES,
+            lambda text: text.replace("import tilelang\n", "import tilelang_that_is_not_there\n"),
             "cannot be traced",
         ),
     ],
@@ -101,10 +101,10 @@ def test_without_tilelang_a_change_counts_as_semantic(
     package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("v4gen.run.trace.find_spec", lambda _: None)
-    drift = edited(package, tmp_path, FWD, renamed("first_tile", "tile_from"))
+    drift = edited(package, tmp_path, SCORES, renamed("first_tile", "tile_from"))
     assert drift.effect is Effect.SEMANTIC and "tilelang is not there" in drift.reason
 
 
 def test_what_is_no_changed_module_is_left_as_it_is(package: Package, tmp_path: Path) -> None:
-    found = (FileDrift(tmp_path / "p" / FWD, Drift.MISSING), FileDrift(tmp_path / "p" / "py.typed", Drift.EDITED))
+    found = (FileDrift(tmp_path / "p" / SCORES, Drift.MISSING), FileDrift(tmp_path / "p" / "py.typed", Drift.EDITED))
     assert classify(found, [package], tmp_path) == found

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FWD, BWD, TOPK, INDEXER = (f"tilelang_indexer{part}.py" for part in ("_fwd", "_bwd", "_topk", ""))
 MASK, OPS, RUNTIME = "_mask.py", "_ops.py", "_runtime.py"
-SELECTION, SORT = "_selection.py", "_block_sort.py"
+SCORES, SELECTION, SORT, BACKWARD = "_scores.py", "_selection.py", "_block_sort.py", "_backward.py"
 
 RARE = 0.01
 """A rare mutant changes some, but less than this share of the rows that the matrix has (`judge.changed_rows`)."""
@@ -44,10 +44,10 @@ MUTANTS = (
     Mutant("open window included", SELECTION, "query_offset + t + 1, c", "query_offset + t + compress_ratio, c"),
     Mutant("last bound one short at N", FWD, "clamp_(max=seq_len_kv)", "clamp_(max=max(seq_len_kv - 1, 0))"),
     Mutant("bound not cut to N", FWD, ".clamp_(max=seq_len_kv)", ""),
-    Mutant("mask lets the bound itself through", FWD, "s >= Ends[row, t]", "s > Ends[row, t]"),
-    Mutant("bound of query 0 for all", FWD, "s >= Ends[row, t]", "s >= Ends[row, 0]"),
+    Mutant("mask lets the bound itself through", SCORES, "s >= Ends[row, t]", "s > Ends[row, t]"),
+    Mutant("bound of query 0 for all", SCORES, "s >= Ends[row, t]", "s >= Ends[row, 0]"),
     Mutant("query offset ignored", SELECTION, "query_offset + t + 1, c", "t + 1, c"),
-    Mutant("last query of a tile not counted", FWD, "T.min(t + block_Q, S), c", "T.min(t, S), c"),
+    Mutant("last query of a tile not counted", SCORES, "T.min(t + block_Q, S), c", "T.min(t, S), c"),
     Mutant("bounds restarted in a window", SELECTION, "t = first_query + T.truncmod", "t = T.truncmod"),
     Mutant(
         "queries restarted in a window",
@@ -58,54 +58,54 @@ MUTANTS = (
     Mutant("run-time ratio ignored", OPS, "reach = (query_offset, compress_ratio)", "reach = (query_offset, 4)"),
     Mutant("run-time top-k ignored", OPS, "min(topk, k.shape[0])", "min(8, k.shape[0])"),
     # Scores
-    Mutant("relu missing", FWD, "T.if_then_else(x <= 0, T.float32(0), x)", "x"),
+    Mutant("relu missing", SCORES, "T.if_then_else(x <= 0, T.float32(0), x)", "x"),
     Mutant(
         "relu after the weights",
-        FWD,
+        SCORES,
         "relu(products_by_head[j, i, h]) * w[i, h]",
         "relu(products_by_head[j, i, h] * w[i, h])",
     ),
     Mutant(
         "relu turns NaN to zero",
-        FWD,
+        SCORES,
         "T.if_then_else(x <= 0, T.float32(0), x)",
         "T.if_then_else(x > 0, x, T.float32(0))",
         rare=True,
     ),
     Mutant(
         "keys of sample 0 for all",
-        FWD,
+        SCORES,
         "T.copy(K[b, s : s + block_N, 0:dim], k)",
         "T.copy(K[0, s : s + block_N, 0:dim], k)",
     ),
     Mutant(
         "last head dropped",
-        FWD,
+        SCORES,
         "w[i, h] = W[b, T.min(t + i, S - 1), h]",
         "w[i, h] = T.if_then_else(h < heads - 1, W[b, T.min(t + i, S - 1), h], T.float32(0))",
     ),
-    Mutant("last chunk of dims dropped", FWD, "t + i // heads < S,", "t + i // heads < S and d < dim - 16,"),
+    Mutant("last chunk of dims dropped", SCORES, "t + i // heads < S,", "t + i // heads < S and d < dim - 16,"),
     Mutant(
         "tail tile unwritten",
-        FWD,
+        SCORES,
         "T.ceildiv(last_key, block_N)",
         "last_key // block_N",
     ),
     Mutant(
         "first tile skipped",
-        FWD,
+        SCORES,
         "first_own = first_tile + part * part_tiles",
         "first_own = first_tile + part * part_tiles + 1",
     ),
     Mutant(
         "stale tile of keys",
-        FWD,
+        SCORES,
         "                T.copy(K[",
         "                if tile < 256:\n                  T.copy(K[",
         rare=True,
     ),
-    Mutant("padding heads counted", FWD, "h < heads, relu(", "h < heads + 2, relu(", "padded", rare=True),
-    Mutant("minus zero kept", FWD, "T.if_then_else(is_zero, T.float32(0), score[j, i])", "score[j, i]"),
+    Mutant("padding heads counted", SCORES, "h < heads, relu(", "h < heads + 2, relu(", "padded", rare=True),
+    Mutant("minus zero kept", SCORES, "T.if_then_else(is_zero, T.float32(0), score[j, i])", "score[j, i]"),
     Mutant(
         "weights rounded to half",
         FWD,
@@ -129,7 +129,7 @@ MUTANTS = (
     ),
     Mutant(
         "weight scale ignored",
-        FWD,
+        SCORES,
         "W[b, T.min(t + i, S - 1), h] * WEIGHT_SCALE",
         "W[b, T.min(t + i, S - 1), h]",
         "operator",
@@ -137,14 +137,14 @@ MUTANTS = (
     Mutant("batch and sequence exchanged", FWD, "B, S = q.shape[:2]", "S, B = q.shape[:2]", "operator"),
     Mutant(
         "products cut at float16's range",
-        FWD,
+        SCORES,
         "T.if_then_else(x <= 0, T.float32(0), x)",
         "T.if_then_else(x <= 0, T.float32(0), T.if_then_else(x > 65504, T.float32(65504), x))",
         rare=True,
     ),
     Mutant(
         "mask of the first 4096 keys only",
-        FWD,
+        SCORES,
         "for tile in T.serial(T.ceildiv(N, block_K)):",
         "for tile in T.serial(1):",
         rare=True,
@@ -201,65 +201,67 @@ MUTANTS = (
     Mutant("given indices not masked", TOPK, " & (indices < ends.unsqueeze(-1))", ""),
     Mutant("given index before the range not masked", TOPK, "(indices >= starts.unsqueeze(-1)) & ", "", "packed"),
     # Gradients
-    Mutant("gate open at zero", BWD, "T.if_then_else(products[i, h] > 0, g", "T.if_then_else(products[i, h] >= 0, g"),
+    Mutant(
+        "gate open at zero", BACKWARD, "T.if_then_else(products[i, h] > 0, g", "T.if_then_else(products[i, h] >= 0, g"
+    ),
     Mutant(
         "void gradient leaks to key 0",
-        BWD,
+        BACKWARD,
         "-1)\n                    g[i] = T.if_then_else(valid, G[b, t, j], T.float32(0))",
         "0)\n                    g[i] = G[b, t, j]",
     ),
-    Mutant("index past N not void", BWD, " and Indices[b, t, j] < N", ""),
+    Mutant("index past N not void", BACKWARD, " and Indices[b, t, j] < N", ""),
     Mutant(
         "void index becomes key 0",
-        BWD,
+        BACKWARD,
         "T.if_then_else(valid, Indices[b, t, j], -1)",
         "T.if_then_else(valid, Indices[b, t, j], 0)",
         rare=True,
     ),
     Mutant(
         "key of a void index read",
-        BWD,
+        BACKWARD,
         "T.if_then_else(index[i] >= 0, K[b, T.max(index[i], 0), d], T.cast(0, dtype))",
         "K[b, T.max(index[i], 0), d]",
         rare=True,
     ),
-    Mutant("dq restarted in each tile", BWD, "clear_accum=False", "clear_accum=True", rare=True),
+    Mutant("dq restarted in each tile", BACKWARD, "clear_accum=False", "clear_accum=True", rare=True),
     Mutant(
         "dw of the last tile only",
-        BWD,
+        BACKWARD,
         "g_relu[i, h] = g_relu[i, h] + ",
         "g_relu[i, h] = ",
         rare=True,
     ),
     Mutant(
         "first tile of columns again",
-        BWD,
+        BACKWARD,
         "j = T.min(tile * block_I + i, topk - 1)",
         "j = T.min(i, topk - 1)",
         rare=True,
     ),
     Mutant(
         "first tile of columns only",
-        BWD,
+        BACKWARD,
         "valid = tile * block_I + i < topk",
         "valid = tile == 0 and i < topk",
         rare=True,
     ),
-    Mutant("dw misses a head", BWD, "dW[b, t, h] = dw[h]", "dW[b, t, T.min(h, heads - 2)] = dw[h]"),
+    Mutant("dw misses a head", BACKWARD, "dW[b, t, h] = dw[h]", "dW[b, t, T.min(h, heads - 2)] = dw[h]"),
     Mutant(
         "dk rounded in each tile",
-        BWD,
+        BACKWARD,
         "T.atomic_add(dK[b, index[i], d], dk[i, d])",
         "T.atomic_add(dK[b, index[i], d], T.reinterpret(T.reinterpret(dk[i, d], INT32) & -65536, FP32))",
     ),
-    Mutant("dk overwritten", BWD, "T.atomic_add(dK[b, index[i], d], dk[i, d])", "dK[b, index[i], d] = dk[i, d]"),
+    Mutant("dk overwritten", BACKWARD, "T.atomic_add(dK[b, index[i], d], dk[i, d])", "dK[b, index[i], d] = dk[i, d]"),
     Mutant("dk started from garbage", BWD, "torch.zeros(k.shape,", "torch.empty(k.shape,"),
     Mutant("dq in float32", BWD, "make(q.shape, dtype=q.dtype,", "make(q.shape, dtype=torch.float32,"),
     Mutant(
         "second derivative computed",
         OPS,
-        'torch.library.register_autograd(f"{NAMESPACE}::gradients", _no_second_derivative, lib=_library)',
-        "",
+        'raise RuntimeError("the lightning indexer is differentiable once: its gradient has no derivative")',
+        "return (*grads, *(None,) * 5)",
     ),
     # Documents
     Mutant("document of the token before", MASK, "right=True, out_int32=True", "right=False, out_int32=True", "packed"),

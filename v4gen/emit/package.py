@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 FILES: Mapping[str, str | None] = MappingProxyType(
     {
         "__init__.py": "package.py.j2",
+        "_arguments.py": "_arguments.py.j2",
+        "_backward.py": "_backward.py.j2",
         "_backward_sm90.py": "_backward_sm90.py.j2",
         "_block_sort.py": "_block_sort.py.j2",
         "_fixed_point.py": "_fixed_point.py.j2",
         "_mask.py": "_mask.py.j2",
         "_ops.py": "_ops.py.j2",
         "_runtime.py": "_runtime.py.j2",
+        "_scores.py": "_scores.py.j2",
         "_selection.py": "_selection.py.j2",
         "_windows.py": "_windows.py.j2",
         "py.typed": None,

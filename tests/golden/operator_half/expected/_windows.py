@@ -7,6 +7,7 @@ from math import isqrt
 
 # Scores that one chunk of queries may hold: 256 MiB of them, whatever the sequence length.
 SCORE_SCRATCH = 67108864
+MAX_BATCHES = 65_535  # of one window: blocks on CUDA's second grid axis
 
 
 def windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
@@ -14,7 +15,7 @@ def windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> I
     per_batch = max(SCORE_SCRATCH // B, 1)
     s = 0
     if S * (columns := whole_quads(min((query_offset + S) // compress_ratio, N))) <= per_batch:
-        yield slice(0, B), slice(0, S), columns
+        yield from _batch_windows(B, slice(0, S), columns)
         return
     while s < S:
         queries = slice(s, min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S))
@@ -35,7 +36,7 @@ def _rows(scores: int, position: int, N: int, compress_ratio: int) -> int:
 
 
 def _batch_windows(B: int, queries: slice, columns: int) -> Iterator[tuple[slice, slice, int]]:
-    step = max(1, SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1))
+    step = max(1, min(SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1), MAX_BATCHES))
     for b in range(0, B, step):
         yield slice(b, min(b + step, B)), queries, columns
 
