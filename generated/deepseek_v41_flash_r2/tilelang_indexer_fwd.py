@@ -8,7 +8,7 @@ What they are is told in `_scores`, where their kernel is.
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from ._runtime import DIM, DTYPE, HEADS
 from ._scores import (
     SCHEDULES,
     WEIGHT_VECTOR,
-    ScoresSchedule,
     get_clean_logits_kernel,
     get_scores_kernel,
     pass_configs,
@@ -119,17 +118,18 @@ def write_scores(
     kernel = scores_kernel(target, ranges is None)
     starts, ends = ranges or (_runtime.placeholder(q.device),) * 2
     place = (scores, first_batch, first_query)
-    parts = share_out(scores, SCHEDULES[target])
+    parts = share_out(*scores.shape, target, _runtime.processors(q.device))
     with _runtime.on_device(q):
         kernel(q, k, weights, starts, ends, *place, query_offset, compress_ratio, *parts)
 
 
-def share_out(scores: torch.Tensor, schedule: ScoresSchedule) -> tuple[int, int]:
+@lru_cache(maxsize=64)
+def share_out(batches: int, queries: int, columns: int, target: str, processors: int) -> tuple[int, int]:
     """How many blocks share the keys of a row, and the tiles that each takes: few queries leave processors to spare."""
-    batches, queries, columns = scores.shape
+    schedule = SCHEDULES[target]
     tiles = -(-columns // schedule.block_N)
     blocks = batches * -(-queries // schedule.block_Q)
-    part_tiles = -(-tiles // min(tiles, -(-BLOCKS_PER_PROCESSOR * _runtime.processors(scores.device) // blocks)))
+    part_tiles = -(-tiles // min(tiles, -(-BLOCKS_PER_PROCESSOR * processors // blocks)))
     return -(-tiles // part_tiles), part_tiles
 
 
