@@ -53,17 +53,14 @@ def get_backward_kernel(
 
     A block gathers the selected keys of one query tile by tile, recomputes their products with the query, and feeds
     g·w·m to two more products. A gradient that is not needed is not computed; its argument is one unused element.
-    The batch comes first in every tensor; outer strides are free on a GPU.
+    Outer strides of q, k and weights are free on a GPU.
     `deterministic` is for GPUs: dk is int32, in units of which `Scale` tells how many a 1 is for each key.
     """
     B, S, N, topk = T.dynamic("B, S, N, topk")
     q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
         "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", INT64
     )
-    dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query = T.dynamic(
-        "dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query", INT64
-    )
-    whole_vectors = (q_batch, q_query, q_head, k_batch, k_key, dq_batch, dq_query)
+    vector_strides = (q_batch, q_query, q_head, k_batch, k_key)
     needs_q, needs_w, needs_k = needs
     block_I = schedule.block_I
     on_cpu = target == "cpu"
@@ -82,15 +79,15 @@ def get_backward_kernel(
         W: strided((B, S, heads), (w_batch, w_query), FP32, target),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
-        dQ: strided((B, S, heads, dim), (dq_batch, dq_query, dim), dtype, target) if needs_q else unused(),
-        dW: strided((B, S, heads), (dw_batch, dw_query), FP32, target) if needs_w else unused(),
-        dK: strided((B, N, dim), (dk_batch, dk_key), sum_dtype, target) if needs_k else unused(),
+        dQ: T.Tensor((B, S, heads, dim), dtype) if needs_q else unused(),
+        dW: T.Tensor((B, S, heads), FP32) if needs_w else unused(),
+        dK: T.Tensor((B, N, dim), sum_dtype) if needs_k else unused(),
         Scale: T.Tensor((B, N), FP32) if deterministic else unused(),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=schedule.num_threads) as block:
             if target.startswith("sm_"):
-                for stride in whole_vectors:
+                for stride in vector_strides:
                     T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             q = alloc_shared((heads, dim), dtype)
             k = alloc_shared((block_I, dim), dtype)

@@ -21,6 +21,7 @@ import torch
 from . import _runtime
 from ._arguments import DTYPE, FP32, INT32, INT64
 from ._runtime import DIM, HEADS
+from .tilelang_indexer_fwd import sizes
 
 NUM_THREADS = 128
 LARGEST = torch.finfo(torch.float32).max
@@ -123,16 +124,16 @@ def scales(
 ) -> torch.Tensor:
     """How many units a 1 is for each key, float32 [B, N]; NaN where its gradient may not be finite.
 
-    The arguments are as the backward kernel takes them, batch first. A function of their values alone: the same bits on
-    every run.
+    The arguments are as the backward kernel takes them. A function of their values alone: the same bits on every run.
     """
     target = _runtime.target_for(q.device)
     reach = torch.empty(indices.shape[:2], dtype=torch.float32, device=q.device)
     largest = torch.empty_like(reach)
-    bound = torch.zeros(k.shape[:2], dtype=torch.int64, device=q.device)
-    broken = torch.zeros(k.shape[:2], dtype=torch.int32, device=q.device)
+    B, _, N = sizes(q, k)
+    bound = torch.zeros((B, N), dtype=torch.int64, device=q.device)
+    broken = torch.zeros((B, N), dtype=torch.int32, device=q.device)
     measure = _runtime.compiled(get_reach_kernel, pass_configs, target, HEADS, DIM)
-    measure(q, weights, indices, grad_scores, reach, largest, k.shape[1])
+    measure(q, weights, indices, grad_scores, reach, largest, N)
     factor = (2.0 ** (BOUND_BITS - indices[0].numel().bit_length()) / largest.amax()).clamp(max=2.0**100).reshape(1)
     _runtime.compiled(get_bound_kernel, pass_configs, target)(indices, grad_scores, reach, factor, bound, broken)
     real_bound = bound.double() / factor.double()

@@ -53,17 +53,14 @@ def get_backward_kernel(
 
     A block gathers the selected keys of one query tile by tile, recomputes their products with the query, and feeds
     g·w·m to two more products. A gradient that is not needed is not computed; its argument is one unused element.
-    The batch comes first in every tensor; outer strides are free on a GPU.
+    Outer strides of q, k and weights are free on a GPU.
     `deterministic` is for GPUs: dk is int32, in units of which `Scale` tells how many a 1 is for each key.
     """
     B, S, N, topk = T.dynamic("B, S, N, topk")
-    q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
-        "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", INT64
+    q_query, q_batch, q_head, k_key, k_batch, w_query, w_batch = T.dynamic(
+        "q_query, q_batch, q_head, k_key, k_batch, w_query, w_batch", INT64
     )
-    dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query = T.dynamic(
-        "dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query", INT64
-    )
-    whole_vectors = (q_batch, q_query, q_head, k_batch, k_key, dq_batch, dq_query)
+    vector_strides = (q_query, q_batch, q_head, k_key, k_batch)
     needs_q, needs_w, needs_k = needs
     block_I = schedule.block_I
     on_cpu = target == "cpu"
@@ -77,20 +74,20 @@ def get_backward_kernel(
 
     @T.prim_func
     def indexer_backward(
-        Q: strided((B, S, heads, dim), (q_batch, q_query, q_head), dtype, target),
-        K: strided((B, N, dim), (k_batch, k_key), dtype, target),
-        W: strided((B, S, heads), (w_batch, w_query), FP32, target),
+        Q: strided((S, B, heads, dim), (q_query, q_batch, q_head), dtype, target),
+        K: strided((N, B, dim), (k_key, k_batch), dtype, target),
+        W: strided((S, B, heads), (w_query, w_batch), FP32, target),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
-        dQ: strided((B, S, heads, dim), (dq_batch, dq_query, dim), dtype, target) if needs_q else unused(),
-        dW: strided((B, S, heads), (dw_batch, dw_query), FP32, target) if needs_w else unused(),
-        dK: strided((B, N, dim), (dk_batch, dk_key), sum_dtype, target) if needs_k else unused(),
+        dQ: T.Tensor((S, B, heads, dim), dtype) if needs_q else unused(),
+        dW: T.Tensor((S, B, heads), FP32) if needs_w else unused(),
+        dK: T.Tensor((N, B, dim), sum_dtype) if needs_k else unused(),
         Scale: T.Tensor((B, N), FP32) if deterministic else unused(),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=schedule.num_threads) as block:
             if target.startswith("sm_"):
-                for stride in whole_vectors:
+                for stride in vector_strides:
                     T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             q = alloc_shared((heads, dim), dtype)
             k = alloc_shared((block_I, dim), dtype)
@@ -111,9 +108,9 @@ def get_backward_kernel(
             b = T.truncmod(block, B)
             t = T.truncdiv(block, B)
             for h, d in parallel(heads, dim):
-                q[h, d] = Q[b, t, h, d]
+                q[h, d] = Q[t, b, h, d]
             for h in parallel(heads):
-                w[h] = W[b, t, h]
+                w[h] = W[t, b, h]
             if needs_q:
                 T.clear(dq)
             if needs_w:
@@ -127,7 +124,7 @@ def get_backward_kernel(
                     g[i] = T.if_then_else(valid, G[b, t, j], T.float32(0))
                 for i, d in parallel(block_I, dim):
                     # Zeros for a void column, not some key times zero: that key may hold inf.
-                    k[i, d] = T.if_then_else(index[i] >= 0, K[b, T.max(index[i], 0), d], T.cast(0, dtype))
+                    k[i, d] = T.if_then_else(index[i] >= 0, K[T.max(index[i], 0), b, d], T.cast(0, dtype))
                 T.gemm(k, q, products, transpose_B=True, clear_accum=True)
                 if needs_w:
                     for i, h in parallel(block_I, heads):
@@ -146,9 +143,9 @@ def get_backward_kernel(
                         if index[i] >= 0:
                             if deterministic:
                                 units = dk[i, d] * Scale[b, index[i]]
-                                T.atomic_add(dK[b, index[i], d], T.call_extern(INT32, "__float2int_rn", units))
+                                T.atomic_add(dK[index[i], b, d], T.call_extern(INT32, "__float2int_rn", units))
                             else:
-                                T.atomic_add(dK[b, index[i], d], dk[i, d])
+                                T.atomic_add(dK[index[i], b, d], dk[i, d])
 
             if needs_w:
                 T.copy(g_relu, g_relu_by_key)
@@ -157,9 +154,9 @@ def get_backward_kernel(
                     for i in T.serial(block_I):
                         dw[h] = dw[h] + g_relu_by_key[i, h]
                 for h in parallel(heads):
-                    dW[b, t, h] = dw[h]
+                    dW[t, b, h] = dw[h]
             if needs_q:
                 for h, d in parallel(heads, dim):
-                    dQ[b, t, h, d] = dq[h, d]
+                    dQ[t, b, h, d] = dq[h, d]
 
     return indexer_backward

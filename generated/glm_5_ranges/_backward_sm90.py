@@ -80,13 +80,8 @@ def get_backward_kernel_sm90(
 ) -> Any:
     """The twin of `_backward.get_backward_kernel` for sm_90a: same arguments, same results."""
     B, S, N, topk = T.dynamic("B, S, N, topk")
-    q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
-        "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", INT64
-    )
-    dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query = T.dynamic(
-        "dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query", INT64
-    )
-    whole_vectors = (q_batch, q_query, q_head, k_batch, k_key, dq_batch, dq_query)
+    q_query, q_head, k_key, w_query = T.dynamic("q_query, q_head, k_key, w_query", INT64)
+    vector_strides = (q_query, q_head, k_key)
     needs_q, needs_w, needs_k = needs
     padded_heads, block_I = schedule.padded_heads, schedule.block_I
     warpgroups = padded_heads // 64
@@ -117,7 +112,7 @@ def get_backward_kernel_sm90(
     def gather(K, b, columns, slot, k):
         """Start copying the tile's keys. Zeros for a void column: its address is never read."""
         for i, d in T.Parallel(block_I, dim, prefer_async=True, annotations=IN_FLIGHT):
-            k[i, d] = T.if_then_else(columns[slot, 0, i] >= 0, K[b, columns[slot, 0, i], d], T.cast(0, DTYPE))
+            k[i, d] = T.if_then_else(columns[slot, 0, i] >= 0, K[columns[slot, 0, i], d], T.cast(0, DTYPE))
 
     @T.macro
     def stage(dk, Scale, b, columns, slot, rows):
@@ -135,19 +130,19 @@ def get_backward_kernel_sm90(
 
     @T.prim_func
     def indexer_backward(
-        Q: T.StridedTensor((B, S, heads, dim), (q_batch, q_query, q_head, 1), DTYPE),
-        K: T.StridedTensor((B, N, dim), (k_batch, k_key, 1), DTYPE),
-        W: T.StridedTensor((B, S, heads), (w_batch, w_query, 1), FP32),
+        Q: T.StridedTensor((S, heads, dim), (q_query, q_head, 1), DTYPE),
+        K: T.StridedTensor((N, dim), (k_key, 1), DTYPE),
+        W: T.StridedTensor((S, heads), (w_query, 1), FP32),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
-        dQ: T.StridedTensor((B, S, heads, dim), (dq_batch, dq_query, dim, 1), DTYPE) if needs_q else unused(),
-        dW: T.StridedTensor((B, S, heads), (dw_batch, dw_query, 1), FP32) if needs_w else unused(),
-        dK: T.StridedTensor((B, N, dim), (dk_batch, dk_key, 1), sum_dtype) if needs_k else unused(),
+        dQ: T.Tensor((S, heads, dim), DTYPE) if needs_q else unused(),
+        dW: T.Tensor((S, heads), FP32) if needs_w else unused(),
+        dK: T.Tensor((N, dim), sum_dtype) if needs_k else unused(),
         Scale: T.Tensor((B, N), FP32) if deterministic else unused(),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=num_threads) as block:
-            for stride in whole_vectors:
+            for stride in vector_strides:
                 T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             T.import_source(ROW_ADD)
             T.annotate_min_blocks_per_sm(schedule.blocks_per_sm)
@@ -182,9 +177,9 @@ def get_backward_kernel_sm90(
             T.sync_threads()
             gather(K, b, columns, 0, k)
             for h, d in T.Parallel(padded_heads, dim, prefer_async=True, annotations=IN_FLIGHT):
-                q[h, d] = T.if_then_else(h < heads, Q[b, t, h, d], T.cast(0, DTYPE))
+                q[h, d] = T.if_then_else(h < heads, Q[t, h, d], T.cast(0, DTYPE))
             for h in T.Parallel(padded_heads):
-                w[h] = T.if_then_else(h < heads, W[b, t, h], T.float32(0))
+                w[h] = T.if_then_else(h < heads, W[t, h], T.float32(0))
             if needs_q:
                 T.clear(dq)
             if needs_w:
@@ -233,7 +228,7 @@ def get_backward_kernel_sm90(
                             "handle",
                             "add_row",
                             T.address_of(rows[row, first]),
-                            T.address_of(dK[b, key, first]),
+                            T.address_of(dK[key, first]),
                             row_dim * 4,
                         )
                     T.tma_store_arrive()
@@ -241,14 +236,14 @@ def get_backward_kernel_sm90(
             if needs_w:
                 for h in T.Parallel(padded_heads):
                     if h < heads:
-                        dW[b, t, h] = dw[h]
+                        dW[t, h] = dw[h]
             if needs_q:
                 T.sync_threads()  # q makes room for dq, which leaves in whole lines
                 T.copy(dq, q)
                 T.sync_threads()
                 for h, d in T.Parallel(padded_heads, dim):
                     if h < heads:
-                        dQ[b, t, h, d] = q[h, d]
+                        dQ[t, h, d] = q[h, d]
             if needs_k:
                 T.tma_store_wait(0)
 

@@ -16,7 +16,7 @@ import torch
 
 from . import _runtime, tilelang_indexer_bwd, tilelang_indexer_topk
 from ._windows import windows
-from .tilelang_indexer_fwd import check_inputs, operands, write_scores
+from .tilelang_indexer_fwd import check_inputs, operands, sizes, write_scores
 
 NAMESPACE = "v4gen_" + hashlib.sha256(__name__.rpartition(".")[0].encode()).hexdigest()[:12]
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -51,8 +51,9 @@ def check(
 
 def _result_shape(q: torch.Tensor, k: torch.Tensor, topk: int, topk_indices: torch.Tensor | None) -> tuple[int, ...]:
     """[T, K]."""
+    _, S, _ = sizes(q, k)
     width = topk if topk_indices is None else topk_indices.shape[-1]
-    return q.shape[0], width
+    return S, width
 
 
 def _select(
@@ -71,7 +72,7 @@ def _select(
         return scores.fill_(-torch.inf), indices.fill_(-1)
 
     inputs = operands(q, k, weights)
-    B, S = inputs[0].shape[:2]
+    B, S, _ = sizes(q, k)
     results = (scores.unsqueeze(0), indices.unsqueeze(0))
     ranges = (starts, ends)
     size, cut = windows(B, S, most_keys)

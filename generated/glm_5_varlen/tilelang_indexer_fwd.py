@@ -85,11 +85,11 @@ def _make_causal_cu_seqlens(
 def operands(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q, k and weights of the layout as the kernels read them: batch first, in place where that can be."""
+    """q, k and weights of the layout as the kernels read them: in place where that can be."""
     return (
-        _runtime.kernel_input(q.unsqueeze(0)),
-        _runtime.kernel_input(k.unsqueeze(0)),
-        _runtime.kernel_input(weights.unsqueeze(0), torch.float32, vector_bytes=4 * WEIGHT_VECTOR),
+        _runtime.kernel_input(q),
+        _runtime.kernel_input(k),
+        _runtime.kernel_input(weights, torch.float32, vector_bytes=4 * WEIGHT_VECTOR),
     )
 
 
@@ -140,18 +140,23 @@ def mask_scores(scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) 
             kernel(scores[b : b + MAX_BATCHES], starts, ends, b)
 
 
+def sizes(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int]:
+    """B, S and N of q [T, H, D] and k [N, D], where B = 1 and S = T."""
+    return 1, q.shape[0], k.shape[0]
+
+
 def check_inputs(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, names: tuple[str, str, str] = ("q", "k", "weights")
 ) -> tuple[int, int, int]:
-    """Hold q [T, H, D], k [N, D] and weights [T, H] against each other; returns B, S, N with B = 1 and S = T.
+    """Hold q [T, H, D], k [N, D] and weights [T, H] against each other; returns their `sizes`.
 
     Raises TypeError or ValueError naming the argument.
     """
     _runtime.check_heads_and_dim(names[0], q)
     _runtime.check_tensor(names[0], q, ("T", HEADS, DIM), (DTYPE,))
     _runtime.check_tensor(names[1], k, ("N", DIM), (DTYPE,), q)
-    _runtime.check_tensor(names[2], weights, (q.shape[0], HEADS), (torch.float32, DTYPE), q)
-    return 1, q.shape[0], k.shape[0]
+    _runtime.check_tensor(names[2], weights, q.shape[:-1], (torch.float32, DTYPE), q)
+    return sizes(q, k)
 
 
 def check_ranges(
@@ -176,9 +181,9 @@ def all_scores(
 
     starts and ends are int32 [1 or B, S] within 0 … N.
     """
-    inputs = operands(q, k, weights)
-    scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
-    for b in range(0, scores.shape[0], MAX_BATCHES):
+    inputs, (B, S, N) = operands(q, k, weights), sizes(q, k)
+    scores = torch.empty((B, S, N), dtype=torch.float32, device=q.device)
+    for b in range(0, B, MAX_BATCHES):
         part = scores[b : b + MAX_BATCHES]
         write_scores(*inputs, (starts, ends), part, b)
     mask_scores(scores, starts, ends)

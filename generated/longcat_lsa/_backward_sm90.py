@@ -83,10 +83,7 @@ def get_backward_kernel_sm90(
     q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
         "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", INT64
     )
-    dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query = T.dynamic(
-        "dq_batch, dq_query, dk_batch, dk_key, dw_batch, dw_query", INT64
-    )
-    whole_vectors = (q_batch, q_query, q_head, k_batch, k_key, dq_batch, dq_query)
+    vector_strides = (q_batch, q_query, q_head, k_batch, k_key)
     needs_q, needs_w, needs_k = needs
     padded_heads, block_I = schedule.padded_heads, schedule.block_I
     warpgroups = padded_heads // 64
@@ -140,14 +137,14 @@ def get_backward_kernel_sm90(
         W: T.StridedTensor((B, S, heads), (w_batch, w_query, 1), FP32),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
-        dQ: T.StridedTensor((B, S, heads, dim), (dq_batch, dq_query, dim, 1), DTYPE) if needs_q else unused(),
-        dW: T.StridedTensor((B, S, heads), (dw_batch, dw_query, 1), FP32) if needs_w else unused(),
-        dK: T.StridedTensor((B, N, dim), (dk_batch, dk_key, 1), sum_dtype) if needs_k else unused(),
+        dQ: T.Tensor((B, S, heads, dim), DTYPE) if needs_q else unused(),
+        dW: T.Tensor((B, S, heads), FP32) if needs_w else unused(),
+        dK: T.Tensor((B, N, dim), sum_dtype) if needs_k else unused(),
         Scale: T.Tensor((B, N), FP32) if deterministic else unused(),
     ) -> None:
         # One grid axis, since the others stop at 65 535 blocks.
         with T.Kernel(S * B, threads=num_threads) as block:
-            for stride in whole_vectors:
+            for stride in vector_strides:
                 T.assume(stride % 8 == 0)  # as `kernel_input` has it: 16 bytes are loaded at once
             T.import_source(ROW_ADD)
             T.annotate_min_blocks_per_sm(schedule.blocks_per_sm)

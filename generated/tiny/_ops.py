@@ -20,6 +20,7 @@ from .tilelang_indexer_fwd import (
     _make_causal_cu_seqlens,
     check_inputs,
     operands,
+    sizes,
     write_scores,
 )
 
@@ -57,8 +58,9 @@ def check(
 
 def _result_shape(q: torch.Tensor, k: torch.Tensor, topk: int, topk_indices: torch.Tensor | None) -> tuple[int, ...]:
     """[B, S, K]."""
-    width = min(topk, k.shape[0]) if topk_indices is None else topk_indices.shape[-1]
-    return q.shape[1], q.shape[0], width
+    B, S, N = sizes(q, k)
+    width = min(topk, N) if topk_indices is None else topk_indices.shape[-1]
+    return B, S, width
 
 
 def _select(
@@ -76,7 +78,7 @@ def _select(
         return scores.fill_(-torch.inf), indices.fill_(-1)
 
     inputs = operands(q, k, weights)
-    (B, S), N = inputs[0].shape[:2], inputs[1].shape[1]
+    B, S, N = sizes(q, k)
     results = (scores, indices)
     reach = (query_offset, compress_ratio)
     if topk_indices is not None:

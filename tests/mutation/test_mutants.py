@@ -52,11 +52,11 @@ MUTANTS = (
     Mutant(
         "queries restarted in a window",
         OPS,
-        "write_scores(*inputs, None, window, *first, *reach)",
-        "write_scores(*inputs, None, window, first[0], 0, *reach)",
+        "write_scores(*inputs, None, window_scores, *window.first, *reach)",
+        "write_scores(*inputs, None, window_scores, window.first_batch, 0, *reach)",
     ),
     Mutant("run-time ratio ignored", OPS, "reach = (query_offset, compress_ratio)", "reach = (query_offset, 4)"),
-    Mutant("run-time top-k ignored", OPS, "min(topk, k.shape[0])", "min(8, k.shape[0])"),
+    Mutant("run-time top-k ignored", OPS, "min(topk, N)", "min(8, N)"),
     # Scores
     Mutant("relu missing", SCORES, "T.if_then_else(x <= 0, T.float32(0), x)", "x"),
     Mutant(
@@ -75,14 +75,14 @@ MUTANTS = (
     Mutant(
         "keys of sample 0 for all",
         SCORES,
-        "T.copy(K[b, s : s + block_N, 0:dim], k)",
-        "T.copy(K[0, s : s + block_N, 0:dim], k)",
+        "T.copy(K[s : s + block_N, b, 0:dim], k)",
+        "T.copy(K[s : s + block_N, 0, 0:dim], k)",
     ),
     Mutant(
         "last head dropped",
         SCORES,
-        "w[i, h] = W[b, T.min(t + i, S - 1), h]",
-        "w[i, h] = T.if_then_else(h < heads - 1, W[b, T.min(t + i, S - 1), h], T.float32(0))",
+        "w[i, h] = W[T.min(t + i, S - 1), b, h]",
+        "w[i, h] = T.if_then_else(h < heads - 1, W[T.min(t + i, S - 1), b, h], T.float32(0))",
     ),
     Mutant("last chunk of dims dropped", SCORES, "t + i // heads < S,", "t + i // heads < S and d < dim - 16,"),
     Mutant(
@@ -109,14 +109,14 @@ MUTANTS = (
     Mutant(
         "weights rounded to half",
         FWD,
-        "_runtime.kernel_input(weights.transpose(0, 1), torch.float32,",
-        "_runtime.kernel_input(weights.to(q.dtype).transpose(0, 1), torch.float32,",
+        "_runtime.kernel_input(weights, torch.float32,",
+        "_runtime.kernel_input(weights.to(q.dtype), torch.float32,",
     ),
     Mutant(
         "narrow weights refused",
         FWD,
-        "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32, DTYPE), q)",
-        "_runtime.check_tensor(names[2], weights, (S, B, HEADS), (torch.float32,), q)",
+        "_runtime.check_tensor(names[2], weights, q.shape[:-1], (torch.float32, DTYPE), q)",
+        "_runtime.check_tensor(names[2], weights, q.shape[:-1], (torch.float32,), q)",
     ),
     Mutant(
         "inputs not widened", RUNTIME, "tensor.detach().to(torch.float32).contiguous()", "tensor.detach().contiguous()"
@@ -134,7 +134,13 @@ MUTANTS = (
         "W[b, T.min(t + i, S - 1), h]",
         "operator",
     ),
-    Mutant("batch and sequence exchanged", FWD, "B, S = q.shape[:2]", "S, B = q.shape[:2]", "operator"),
+    Mutant(
+        "batch and sequence exchanged",
+        FWD,
+        "return q.shape[0], q.shape[1], k.shape[1]",
+        "return q.shape[1], q.shape[0], k.shape[1]",
+        "operator",
+    ),
     Mutant(
         "products cut at float16's range",
         SCORES,
@@ -221,8 +227,8 @@ MUTANTS = (
     Mutant(
         "key of a void index read",
         BACKWARD,
-        "T.if_then_else(index[i] >= 0, K[b, T.max(index[i], 0), d], T.cast(0, dtype))",
-        "K[b, T.max(index[i], 0), d]",
+        "T.if_then_else(index[i] >= 0, K[T.max(index[i], 0), b, d], T.cast(0, dtype))",
+        "K[T.max(index[i], 0), b, d]",
         rare=True,
     ),
     Mutant("dq restarted in each tile", BACKWARD, "clear_accum=False", "clear_accum=True", rare=True),
@@ -247,14 +253,14 @@ MUTANTS = (
         "valid = tile == 0 and i < topk",
         rare=True,
     ),
-    Mutant("dw misses a head", BACKWARD, "dW[b, t, h] = dw[h]", "dW[b, t, T.min(h, heads - 2)] = dw[h]"),
+    Mutant("dw misses a head", BACKWARD, "dW[t, b, h] = dw[h]", "dW[t, b, T.min(h, heads - 2)] = dw[h]"),
     Mutant(
         "dk rounded in each tile",
         BACKWARD,
-        "T.atomic_add(dK[b, index[i], d], dk[i, d])",
-        "T.atomic_add(dK[b, index[i], d], T.reinterpret(T.reinterpret(dk[i, d], INT32) & -65536, FP32))",
+        "T.atomic_add(dK[index[i], b, d], dk[i, d])",
+        "T.atomic_add(dK[index[i], b, d], T.reinterpret(T.reinterpret(dk[i, d], INT32) & -65536, FP32))",
     ),
-    Mutant("dk overwritten", BACKWARD, "T.atomic_add(dK[b, index[i], d], dk[i, d])", "dK[b, index[i], d] = dk[i, d]"),
+    Mutant("dk overwritten", BACKWARD, "T.atomic_add(dK[index[i], b, d], dk[i, d])", "dK[index[i], b, d] = dk[i, d]"),
     Mutant("dk started from garbage", BWD, "torch.zeros(k.shape,", "torch.empty(k.shape,"),
     Mutant("dq in float32", BWD, "make(q.shape, dtype=q.dtype,", "make(q.shape, dtype=torch.float32,"),
     Mutant(

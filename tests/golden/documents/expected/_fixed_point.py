@@ -21,6 +21,7 @@ import torch
 from . import _runtime
 from ._arguments import DTYPE, FP32, INT32, INT64
 from ._runtime import DIM, HEADS
+from .tilelang_indexer_fwd import sizes
 
 NUM_THREADS = 128
 LARGEST = torch.finfo(torch.float32).max
@@ -34,13 +35,13 @@ pass_configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
 def get_reach_kernel(heads: int, dim: int) -> Any:
     """For each query its r, and its largest finite |g|·r; batch, queries, keys and top-k are run-time sizes."""
     B, S, topk = T.dynamic("B, S, topk")
-    q_batch, q_query, q_head, w_batch, w_query = T.dynamic("q_batch, q_query, q_head, w_batch, w_query", INT64)
+    q_query, q_head, w_query = T.dynamic("q_query, q_head, w_query", INT64)
     padded_dim = -(-dim // NUM_THREADS) * NUM_THREADS
 
     @T.prim_func
     def indexer_backward_reach(
-        Q: T.StridedTensor((B, S, heads, dim), (q_batch, q_query, q_head, 1), DTYPE),
-        W: T.StridedTensor((B, S, heads), (w_batch, w_query, 1), FP32),
+        Q: T.StridedTensor((S, heads, dim), (q_query, q_head, 1), DTYPE),
+        W: T.StridedTensor((S, heads), (w_query, 1), FP32),
         Indices: T.Tensor((B, S, topk), INT32),
         G: T.Tensor((B, S, topk), FP32),
         Reach: T.Tensor((B, S), FP32),
@@ -60,7 +61,7 @@ def get_reach_kernel(heads: int, dim: int) -> Any:
             for h in T.serial(heads):
                 for d in T.Parallel(padded_dim):
                     if d < dim:
-                        wq = W[b, t, h] * T.cast(Q[b, t, h, d], FP32)
+                        wq = W[t, h] * T.cast(Q[t, h, d], FP32)
                         total[d] = total[d] + T.max(wq, -wq)
             for d in T.Parallel(padded_dim):
                 # A maximum leaves NaN out: infinity stands in for it.
@@ -123,16 +124,16 @@ def scales(
 ) -> torch.Tensor:
     """How many units a 1 is for each key, float32 [B, N]; NaN where its gradient may not be finite.
 
-    The arguments are as the backward kernel takes them, batch first. A function of their values alone: the same bits on
-    every run.
+    The arguments are as the backward kernel takes them. A function of their values alone: the same bits on every run.
     """
     target = _runtime.target_for(q.device)
     reach = torch.empty(indices.shape[:2], dtype=torch.float32, device=q.device)
     largest = torch.empty_like(reach)
-    bound = torch.zeros(k.shape[:2], dtype=torch.int64, device=q.device)
-    broken = torch.zeros(k.shape[:2], dtype=torch.int32, device=q.device)
+    B, _, N = sizes(q, k)
+    bound = torch.zeros((B, N), dtype=torch.int64, device=q.device)
+    broken = torch.zeros((B, N), dtype=torch.int32, device=q.device)
     measure = _runtime.compiled(get_reach_kernel, pass_configs, target, HEADS, DIM)
-    measure(q, weights, indices, grad_scores, reach, largest, k.shape[1])
+    measure(q, weights, indices, grad_scores, reach, largest, N)
     factor = (2.0 ** (BOUND_BITS - indices[0].numel().bit_length()) / largest.amax()).clamp(max=2.0**100).reshape(1)
     _runtime.compiled(get_bound_kernel, pass_configs, target)(indices, grad_scores, reach, factor, bound, broken)
     real_bound = bound.double() / factor.double()

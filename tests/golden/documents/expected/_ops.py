@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from . import _runtime, tilelang_indexer_bwd, tilelang_indexer_topk
-from ._windows import scratch_for, windows
-from .tilelang_indexer_fwd import check_inputs, operands, write_scores
+from ._windows import windows
+from .tilelang_indexer_fwd import check_inputs, operands, sizes, write_scores
 
 NAMESPACE = "v4gen_" + hashlib.sha256(__name__.rpartition(".")[0].encode()).hexdigest()[:12]
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
@@ -51,8 +51,9 @@ def check(
 
 def _result_shape(q: torch.Tensor, k: torch.Tensor, topk: int, topk_indices: torch.Tensor | None) -> tuple[int, ...]:
     """[T, K]."""
+    _, S, _ = sizes(q, k)
     width = topk if topk_indices is None else topk_indices.shape[-1]
-    return q.shape[0], width
+    return S, width
 
 
 def _select(
@@ -71,20 +72,19 @@ def _select(
         return scores.fill_(-torch.inf), indices.fill_(-1)
 
     inputs = operands(q, k, weights)
-    B, S = inputs[0].shape[:2]
+    B, S, _ = sizes(q, k)
     results = (scores.unsqueeze(0), indices.unsqueeze(0))
     ranges = (starts, ends)
-    scratch = torch.empty(scratch_for(B, S, most_keys), dtype=torch.float32, device=q.device)
-    for batches, queries, columns in windows(B, S, most_keys):
-        first = (batches.start, queries.start)
-        shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
-        window = scratch.as_strided(shape, (shape[1] * columns, columns, 1))
-        write_scores(*inputs, ranges, window, *first, from_start=True)
+    size, cut = windows(B, S, most_keys)
+    scratch = torch.empty(size, dtype=torch.float32, device=q.device)
+    for window in cut:
+        window_scores = window.of(scratch)
+        write_scores(*inputs, ranges, window_scores, *window.first, from_start=True)
         if topk_indices is None:
-            tilelang_indexer_topk.select_into(window, ranges, *results, *first, from_start=True)
+            tilelang_indexer_topk.select_into(window_scores, ranges, *results, *window.first, from_start=True)
             continue
-        place = (batches, queries)
-        found = tilelang_indexer_topk.gather_window(window, ranges, topk_indices.unsqueeze(0)[place], place)
+        place = window.place
+        found = tilelang_indexer_topk.gather_window(window_scores, ranges, topk_indices.unsqueeze(0)[place], place)
         for result, part in zip(results, found, strict=True):
             result[place] = part
     return scores, indices
@@ -101,8 +101,7 @@ def _select_shapes(
     topk_indices: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     shape = _result_shape(q, k, topk, topk_indices)
-    scores = torch.empty(shape, dtype=torch.float32, device=q.device)
-    return scores, torch.empty(shape, dtype=torch.int32, device=q.device)
+    return q.new_empty(shape, dtype=torch.float32), q.new_empty(shape, dtype=torch.int32)
 
 
 def _gradients(

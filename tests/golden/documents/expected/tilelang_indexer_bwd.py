@@ -89,13 +89,7 @@ def gradients(
             grad_scores.unsqueeze(0).detach().to(torch.float32).contiguous(),
         )
         with _runtime.on_device(q):
-            _run(
-                operands(q, k, weights),
-                columns,
-                None if dq is None else dq.unsqueeze(0),
-                None if dw is None else dw.unsqueeze(0),
-                None if dk is None else dk.unsqueeze(0),
-            )
+            _run(operands(q, k, weights), columns, dq, dw, dk)
     return dq, dw, dk
 
 
@@ -106,7 +100,7 @@ def _run(
     dw: torch.Tensor | None,
     dk: torch.Tensor | None,
 ) -> None:
-    """Write dq and dw and add to dk, where they are wanted; all batch first, the inputs as `operands` has them."""
+    """Write dq and dw and add to dk, where they are wanted; the inputs are as `operands` has them."""
     device = inputs[0].device
     target = _runtime.target_for(device)
     needs = (dq is not None, dw is not None, dk is not None)
@@ -117,7 +111,7 @@ def _run(
         assert dk is not None
         scale, sums = _fixed_point.scales(*inputs, *columns), dk.view(torch.int32)
         kernel(*inputs, *columns, *(unused if grad is None else grad for grad in (dq, dw)), sums, scale)
-        _fixed_point.to_float(sums, scale, dk)
+        _fixed_point.to_float(sums.unsqueeze(0), scale, dk.unsqueeze(0))
         return
     outputs = [unused if grad is None else _runtime.kernel_output(grad) for grad in (dq, dw, dk)]
     kernel(*inputs, *columns, *outputs, unused)

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from . import _runtime, tilelang_indexer_bwd, tilelang_indexer_topk
-from ._windows import scratch_for, windows
+from ._windows import windows
 from .tilelang_indexer_fwd import (
     _make_causal_cu_seqlens,
     check_inputs,
     operands,
+    sizes,
     write_scores,
 )
 
@@ -57,8 +58,9 @@ def check(
 
 def _result_shape(q: torch.Tensor, k: torch.Tensor, topk: int, topk_indices: torch.Tensor | None) -> tuple[int, ...]:
     """[B, S, K]."""
+    B, S, _ = sizes(q, k)
     width = topk if topk_indices is None else topk_indices.shape[-1]
-    return q.shape[0], q.shape[1], width
+    return B, S, width
 
 
 def _select(
@@ -76,23 +78,22 @@ def _select(
         return scores.fill_(-torch.inf), indices.fill_(-1)
 
     inputs = operands(q, k, weights)
-    (B, S), N = inputs[0].shape[:2], inputs[1].shape[1]
+    B, S, N = sizes(q, k)
     results = (scores, indices)
     reach = (query_offset, compress_ratio)
     if topk_indices is not None:
         starts, ends = _make_causal_cu_seqlens(S, N, compress_ratio, q.device, query_offset)
         ranges = (starts.unsqueeze(0), ends.unsqueeze(0))
-    scratch = torch.empty(scratch_for(B, S, N), dtype=torch.float32, device=q.device)
-    for batches, queries, columns in windows(B, S, N, compress_ratio, query_offset):
-        first = (batches.start, queries.start)
-        shape = (batches.stop - batches.start, queries.stop - queries.start, columns)
-        window = scratch.as_strided(shape, (shape[1] * columns, columns, 1))
-        write_scores(*inputs, None, window, *first, *reach)
+    size, cut = windows(B, S, N, compress_ratio, query_offset)
+    scratch = torch.empty(size, dtype=torch.float32, device=q.device)
+    for window in cut:
+        window_scores = window.of(scratch)
+        write_scores(*inputs, None, window_scores, *window.first, *reach)
         if topk_indices is None:
-            tilelang_indexer_topk.select_into(window, None, *results, *first, N, *reach)
+            tilelang_indexer_topk.select_into(window_scores, None, *results, *window.first, N, *reach)
             continue
-        place = (batches, queries)
-        found = tilelang_indexer_topk.gather_window(window, ranges, topk_indices[place], place)
+        place = window.place
+        found = tilelang_indexer_topk.gather_window(window_scores, ranges, topk_indices[place], place)
         for result, part in zip(results, found, strict=True):
             result[place] = part
     return scores, indices
@@ -108,8 +109,7 @@ def _select_shapes(
     query_offset: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     shape = _result_shape(q, k, topk, topk_indices)
-    scores = torch.empty(shape, dtype=torch.float32, device=q.device)
-    return scores, torch.empty(shape, dtype=torch.int32, device=q.device)
+    return q.new_empty(shape, dtype=torch.float32), q.new_empty(shape, dtype=torch.int32)
 
 
 def _gradients(

@@ -3,25 +3,59 @@
 """Windows: how the forward's scores, which never exist as a whole, go through one scratch buffer."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from math import isqrt
+from typing import NamedTuple
 
-# Scores that one chunk of queries may hold: 256 MiB of them, whatever the sequence length.
+import torch
+
+# Scores that one window may hold: 256 MiB of them, whatever the sequence length.
 SCORE_SCRATCH = 67108864
 MAX_BATCHES = 65_535  # of one window: blocks on CUDA's second grid axis
 
 
-def windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[tuple[slice, slice, int]]:
-    """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the keys that each can see."""
+class Window(NamedTuple):
+    """Some queries of some batches, with as many columns of keys as any of them needs."""
+
+    first_batch: int
+    first_query: int
+    shape: tuple[int, int, int]  # batches, queries, columns
+    strides: tuple[int, int, int]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        return self.first_batch, self.first_query
+
+    @property
+    def place(self) -> tuple[slice, slice]:
+        batches, queries, _ = self.shape
+        return slice(self.first_batch, self.first_batch + batches), slice(self.first_query, self.first_query + queries)
+
+    def of(self, scratch: torch.Tensor) -> torch.Tensor:
+        """The window's scores in the scratch buffer, [batches, queries, columns]."""
+        return scratch.as_strided(self.shape, self.strides)
+
+
+@lru_cache(maxsize=64)  # a model calls with the same few sizes again and again
+def windows(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> tuple[int, tuple[Window, ...]]:
+    """Windows that tile [B, S], each with the keys that its queries can see, and the scores that the largest holds.
+
+    None holds more than SCORE_SCRATCH, unless a single row does.
+    """
+    found = tuple(_cut(B, S, N, compress_ratio, query_offset))
+    return max(window.shape[0] * window.strides[0] for window in found), found
+
+
+def _cut(B: int, S: int, N: int, compress_ratio: int, query_offset: int) -> Iterator[Window]:
     per_batch = max(SCORE_SCRATCH // B, 1)
     s = 0
     if S * (columns := whole_quads(min((query_offset + S) // compress_ratio, N))) <= per_batch:
-        yield from _batch_windows(B, slice(0, S), columns)
+        yield from _batch_windows(B, 0, S, columns)
         return
     while s < S:
-        queries = slice(s, min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S))
-        columns = whole_quads(min((query_offset + queries.stop) // compress_ratio, N))
-        yield from _batch_windows(B, queries, columns)
-        s = queries.stop
+        end = min(s + _rows(per_batch, query_offset + s, N, compress_ratio), S)
+        yield from _batch_windows(B, s, end, whole_quads(min((query_offset + end) // compress_ratio, N)))
+        s = end
 
 
 def _rows(scores: int, position: int, N: int, compress_ratio: int) -> int:
@@ -35,16 +69,11 @@ def _rows(scores: int, position: int, N: int, compress_ratio: int) -> int:
     return max(growing, scores // whole_quads(N), 1)
 
 
-def _batch_windows(B: int, queries: slice, columns: int) -> Iterator[tuple[slice, slice, int]]:
-    step = max(1, min(SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1), MAX_BATCHES))
+def _batch_windows(B: int, first_query: int, end: int, columns: int) -> Iterator[Window]:
+    strides = ((end - first_query) * columns, columns, 1)
+    step = max(1, min(SCORE_SCRATCH // max(strides[0], 1), MAX_BATCHES))
     for b in range(0, B, step):
-        yield slice(b, min(b + step, B)), queries, columns
-
-
-def scratch_for(B: int, S: int, N: int) -> int:
-    """Scores that the scratch must hold: SCORE_SCRATCH, or fewer where they are fewer, or one whole row."""
-    row = whole_quads(N)
-    return min(B * S * row, max(SCORE_SCRATCH, row))
+        yield Window(b, first_query, (min(step, B - b), end - first_query, columns), strides)
 
 
 def whole_quads(columns: int) -> int:

@@ -8,7 +8,7 @@ What they are is told in `_scores`, where their kernel is.
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from ._runtime import DIM, DTYPE, HEADS
 from ._scores import (
     SCHEDULES,
     WEIGHT_VECTOR,
-    ScoresSchedule,
     get_clean_logits_kernel,
     get_scores_kernel,
     pass_configs,
@@ -87,7 +86,7 @@ def _make_causal_cu_seqlens(
 def operands(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """q, k and weights of the layout as the kernels read them: batch first, in place where that can be."""
+    """q, k and weights of the layout as the kernels read them: in place where that can be."""
     return (
         _runtime.kernel_input(q),
         _runtime.kernel_input(k),
@@ -119,17 +118,18 @@ def write_scores(
     kernel = scores_kernel(target, ranges is None)
     starts, ends = ranges or (_runtime.placeholder(q.device),) * 2
     place = (scores, first_batch, first_query)
-    parts = share_out(scores, SCHEDULES[target])
+    parts = share_out(*scores.shape, target, _runtime.processors(q.device))
     with _runtime.on_device(q):
         kernel(q, k, weights, starts, ends, *place, query_offset, compress_ratio, *parts)
 
 
-def share_out(scores: torch.Tensor, schedule: ScoresSchedule) -> tuple[int, int]:
+@lru_cache(maxsize=64)
+def share_out(batches: int, queries: int, columns: int, target: str, processors: int) -> tuple[int, int]:
     """How many blocks share the keys of a row, and the tiles that each takes: few queries leave processors to spare."""
-    batches, queries, columns = scores.shape
+    schedule = SCHEDULES[target]
     tiles = -(-columns // schedule.block_N)
     blocks = batches * -(-queries // schedule.block_Q)
-    part_tiles = -(-tiles // min(tiles, -(-BLOCKS_PER_PROCESSOR * _runtime.processors(scores.device) // blocks)))
+    part_tiles = -(-tiles // min(tiles, -(-BLOCKS_PER_PROCESSOR * processors // blocks)))
     return -(-tiles // part_tiles), part_tiles
 
 
@@ -143,19 +143,23 @@ def mask_scores(scores: torch.Tensor, starts: torch.Tensor, ends: torch.Tensor) 
             kernel(scores[b : b + MAX_BATCHES], starts, ends, b)
 
 
+def sizes(q: torch.Tensor, k: torch.Tensor) -> tuple[int, int, int]:
+    """B, S and N of q [B, S, H, D] and k [B, N, D]."""
+    return q.shape[0], q.shape[1], k.shape[1]
+
+
 def check_inputs(
     q: torch.Tensor, k: torch.Tensor, weights: torch.Tensor, names: tuple[str, str, str] = ("q", "k", "weights")
 ) -> tuple[int, int, int]:
-    """Hold q [B, S, H, D], k [B, N, D] and weights [B, S, H] against each other; returns B, S, N.
+    """Hold q [B, S, H, D], k [B, N, D] and weights [B, S, H] against each other; returns their `sizes`.
 
     Raises TypeError or ValueError naming the argument.
     """
     _runtime.check_heads_and_dim(names[0], q)
     _runtime.check_tensor(names[0], q, ("B", "S", HEADS, DIM), (DTYPE,))
-    B, S = q.shape[:2]
-    _runtime.check_tensor(names[1], k, (B, "N", DIM), (DTYPE,), q)
-    _runtime.check_tensor(names[2], weights, (B, S, HEADS), (torch.float32, DTYPE), q)
-    return B, S, k.shape[1]
+    _runtime.check_tensor(names[1], k, (q.shape[0], "N", DIM), (DTYPE,), q)
+    _runtime.check_tensor(names[2], weights, q.shape[:-1], (torch.float32, DTYPE), q)
+    return sizes(q, k)
 
 
 def check_ranges(
@@ -183,9 +187,9 @@ def all_scores(
     starts and ends are int32 [1 or B, S] within 0 … N. `reach` is query_offset and compress_ratio where they follow
     from these: one kernel less to compile.
     """
-    inputs = operands(q, k, weights)
-    scores = torch.empty((*inputs[0].shape[:2], inputs[1].shape[1]), dtype=torch.float32, device=q.device)
-    for b in range(0, scores.shape[0], MAX_BATCHES):
+    inputs, (B, S, N) = operands(q, k, weights), sizes(q, k)
+    scores = torch.empty((B, S, N), dtype=torch.float32, device=q.device)
+    for b in range(0, B, MAX_BATCHES):
         part = scores[b : b + MAX_BATCHES]
         write_scores(*inputs, None if reach else (starts, ends), part, b, 0, *reach)
     mask_scores(scores, starts, ends)

@@ -80,13 +80,7 @@ def gradients(
             grad_scores.detach().to(torch.float32).contiguous(),
         )
         with _runtime.on_device(q):
-            _run(
-                operands(q, k, weights),
-                columns,
-                None if dq is None else dq.transpose(0, 1),
-                None if dw is None else dw.transpose(0, 1),
-                None if dk is None else dk.transpose(0, 1),
-            )
+            _run(operands(q, k, weights), columns, dq, dw, dk)
     return dq, dw, dk
 
 
@@ -97,7 +91,7 @@ def _run(
     dw: torch.Tensor | None,
     dk: torch.Tensor | None,
 ) -> None:
-    """Write dq and dw and add to dk, where they are wanted; all batch first, the inputs as `operands` has them."""
+    """Write dq and dw and add to dk, where they are wanted; the inputs are as `operands` has them."""
     device = inputs[0].device
     target = _runtime.target_for(device)
     needs = (dq is not None, dw is not None, dk is not None)

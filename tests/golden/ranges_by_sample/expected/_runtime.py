@@ -138,7 +138,7 @@ def placeholder(device: torch.device) -> torch.Tensor:
 
 
 def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vector_bytes: int = 16) -> torch.Tensor:
-    """`tensor`, batch first, as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
+    """`tensor` as the kernels read it, in `dtype`: the tensor itself where they can, otherwise a copy.
 
     A GPU's kernel reads any view whose last dimension is dense and whose base and outer strides are multiples of
     `vector_bytes`, which it loads at once, and not 0, which the copy engine does not take. The CPU's kernels read
@@ -156,12 +156,9 @@ def kernel_input(tensor: torch.Tensor, dtype: torch.dtype | None = None, *, vect
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def kernel_output(view: torch.Tensor) -> torch.Tensor:
-    """What a kernel writes in place of `view`, batch first: the view itself, or something to copy from afterwards.
-
-    A CPU's kernels write contiguous float32.
-    """
-    return view.to(torch.float32).contiguous() if view.device.type == "cpu" else view
+def kernel_output(tensor: torch.Tensor) -> torch.Tensor:
+    """What a kernel writes in place of `tensor`: itself, or on a CPU, whose kernels write float32, one to copy from."""
+    return tensor.to(torch.float32) if tensor.is_cpu else tensor
 
 
 def check_tensor(

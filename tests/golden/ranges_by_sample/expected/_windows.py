@@ -3,39 +3,57 @@
 """Windows: how the forward's scores, which never exist as a whole, go through one scratch buffer."""
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
-# Scores that one chunk of queries may hold. Selection by sorting keeps its keys, sorted keys and indices beside them,
-# and all of it together stays below 256 MiB.
+import torch
+
+# Scores that one window may hold. Selection by sorting keeps its keys, sorted keys and indices beside them, and all of
+# it together stays below 256 MiB.
 SCORE_SCRATCH = 13421772
 MAX_BATCHES = 65_535  # of one window: blocks on CUDA's second grid axis
 
 
-def windows(B: int, S: int, most_keys: int) -> Iterator[tuple[slice, slice, int]]:
-    """Cut [B, S] into windows of batches and queries whose scores fit the scratch, with the columns of a row.
+class Window(NamedTuple):
+    """Some queries of some batches, with as many columns of keys as any of them needs."""
 
-    A row holds the at most `most_keys` keys that a query may see, from the quad of the first on.
+    first_batch: int
+    first_query: int
+    shape: tuple[int, int, int]  # batches, queries, columns
+    strides: tuple[int, int, int]
+
+    @property
+    def first(self) -> tuple[int, int]:
+        return self.first_batch, self.first_query
+
+    @property
+    def place(self) -> tuple[slice, slice]:
+        batches, queries, _ = self.shape
+        return slice(self.first_batch, self.first_batch + batches), slice(self.first_query, self.first_query + queries)
+
+    def of(self, scratch: torch.Tensor) -> torch.Tensor:
+        """The window's scores in the scratch buffer, [batches, queries, columns]."""
+        return scratch.as_strided(self.shape, self.strides)
+
+
+@lru_cache(maxsize=64)  # a model calls with the same few sizes again and again
+def windows(B: int, S: int, most_keys: int) -> tuple[int, tuple[Window, ...]]:
+    """Windows that tile [B, S], and the scores that the largest holds: SCORE_SCRATCH at most, unless a single row does.
+
+    A row holds the at most `most_keys` keys that a query may see, from the quad of the first on: up to three keys
+    before the first visible one fill it.
     """
-    columns = columns_for(most_keys)
+    columns = whole_quads(most_keys + 3)
     rows = max(SCORE_SCRATCH // (B * columns), 1)
-    for s in range(0, S, rows):
-        yield from _batch_windows(B, slice(s, min(s + rows, S)), columns)
+    found = tuple(window for s in range(0, S, rows) for window in _batch_windows(B, s, min(s + rows, S), columns))
+    return max(window.shape[0] * window.strides[0] for window in found), found
 
 
-def columns_for(most_keys: int) -> int:
-    """Columns of a row: up to three keys before the first visible one fill its quad."""
-    return whole_quads(most_keys + 3)
-
-
-def _batch_windows(B: int, queries: slice, columns: int) -> Iterator[tuple[slice, slice, int]]:
-    step = max(1, min(SCORE_SCRATCH // max((queries.stop - queries.start) * columns, 1), MAX_BATCHES))
+def _batch_windows(B: int, first_query: int, end: int, columns: int) -> Iterator[Window]:
+    strides = ((end - first_query) * columns, columns, 1)
+    step = max(1, min(SCORE_SCRATCH // max(strides[0], 1), MAX_BATCHES))
     for b in range(0, B, step):
-        yield slice(b, min(b + step, B)), queries, columns
-
-
-def scratch_for(B: int, S: int, most_keys: int) -> int:
-    """Scores that the scratch must hold: SCORE_SCRATCH, or fewer where they are fewer, or one whole row."""
-    row = columns_for(most_keys)
-    return min(B * S * row, max(SCORE_SCRATCH, row))
+        yield Window(b, first_query, (min(step, B - b), end - first_query, columns), strides)
 
 
 def whole_quads(columns: int) -> int:

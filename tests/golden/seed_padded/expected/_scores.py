@@ -61,8 +61,8 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
     """
     B, S, N, ranges = T.dynamic("B, S, N, ranges")
     batches, queries, columns = T.dynamic("batches, queries, columns")
-    q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query = T.dynamic(
-        "q_batch, q_query, q_head, k_batch, k_key, w_batch, w_query", INT64
+    q_query, q_batch, q_head, k_key, k_batch, w_query, w_batch = T.dynamic(
+        "q_query, q_batch, q_head, k_key, k_batch, w_query, w_batch", INT64
     )
     block_Q, block_N = schedule.block_Q, schedule.block_N
     padded_heads = schedule.padded_heads
@@ -93,9 +93,9 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
 
     @T.prim_func
     def indexer_scores(
-        Q: strided((B, S, heads, dim), (q_batch, q_query, q_head), dtype, target),
-        K: strided((B, N, dim), (k_batch, k_key), dtype, target),
-        W: strided((B, S, heads), (w_batch, w_query), FP32, target),
+        Q: strided((S, B, heads, dim), (q_query, q_batch, q_head), dtype, target),
+        K: strided((N, B, dim), (k_key, k_batch), dtype, target),
+        W: strided((S, B, heads), (w_query, w_batch), FP32, target),
         Starts: limits(),
         Ends: limits(),
         Scores: T.Tensor((batches, queries, columns), FP32),
@@ -123,9 +123,9 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
                 T.assume(ranges >= 1)
             if not on_cpu:
                 # As `operands` has them: so many elements are loaded at once.
-                for stride in (q_batch, q_query, q_head, k_batch, k_key):
+                for stride in (q_query, q_batch, q_head, k_key, k_batch):
                     T.assume(stride % 8 == 0)
-                for stride in (w_batch, w_query):
+                for stride in (w_query, w_batch):
                     T.assume(stride % WEIGHT_VECTOR == 0)
             q = alloc_shared((rows, dim), dtype)
             k = alloc_shared((block_N, dim), dtype)
@@ -143,11 +143,11 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             for i, d in parallel(rows, dim):
                 q[i, d] = T.if_then_else(
                     t + i // padded_heads < S and i % padded_heads < heads,
-                    Q[b, T.min(t + i // padded_heads, S - 1), T.min(i % padded_heads, heads - 1), d],
+                    Q[T.min(t + i // padded_heads, S - 1), b, T.min(i % padded_heads, heads - 1), d],
                     T.cast(0, dtype),
                 )
             for i, h in parallel(block_Q, padded_heads):
-                w[i, h] = W[b, T.min(t + i, S - 1), T.min(h, heads - 1)] * WEIGHT_SCALE
+                w[i, h] = W[T.min(t + i, S - 1), b, T.min(h, heads - 1)] * WEIGHT_SCALE
 
             first_tile, last_key = visible_keys(Starts, Ends, b, t, query_offset, compress_ratio)
             first_own = first_tile + part * part_tiles
@@ -155,7 +155,7 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             own_tiles = T.if_then_else(part < parts - 1, T.min(part_tiles, rest), rest)
             for tile in T.Pipelined(T.max(own_tiles, 0), num_stages=schedule.num_stages):
                 s = (first_own + tile) * block_N
-                T.copy(K[b, s : s + block_N, 0:dim], k)
+                T.copy(K[s : s + block_N, b, 0:dim], k)
                 # FullRow: a warp holds whole rows of heads, so the head sum never crosses warps.
                 T.gemm(k, q, products, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullRow)
                 for j, i, h in parallel(block_N, block_Q, padded_heads):
