@@ -1,15 +1,19 @@
 """Which schedules a device takes, by its capability and shared memory; the devices are made up."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from v4gen.emit.package import emit_packages
+from v4gen.emit.write import write_package
+from v4gen.plan.plan import make_plan
 from v4gen.plan.target import KIB
 from v4gen.read.spec import Spec
-from v4gen.run.package import Package
+from v4gen.run.package import Package, imported_package
 
 # CUDA C++ Programming Guide, "Compute Capabilities": KiB of shared memory that a block can have.
 DEVICES = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
@@ -155,3 +159,19 @@ def test_the_choice_is_public(load: Callable[[Spec], Package]) -> None:
     runtime = load(spec).fwd._runtime
     package = __import__(runtime.__name__.rpartition(".")[0])
     assert package.target_for is runtime.target_for and "target_for" in package.__all__
+
+
+def test_one_target_on_demand(machine: Callable[..., None], tmp_path: Path) -> None:
+    """As a validation on Hopper imports it: the kernels of sm_80 run there, compiled for it."""
+    spec = Spec(
+        schema="v4gen/1", name="p", heads=4, dim=32, topk=8, compress_ratio=4, targets=("cpu", "sm_80", "sm_90a")
+    )
+    write_package(emit_packages([make_plan(spec)])[0], tmp_path)
+    machine((90, 227))
+    with imported_package(tmp_path) as package:
+        assert (package.target_for("cuda"), package.target_for("cpu")) == ("sm_90a", "cpu")
+    with imported_package(tmp_path, "sm_80") as package:
+        assert package.target_for("cuda") == "sm_80"
+        assert package.fwd._runtime._tilelang_target("sm_80")["code"] == ["sm_90"]
+        with pytest.raises(RuntimeError, match=r"kernels for sm_80 .* are on cpu"):
+            package.target_for("cpu")

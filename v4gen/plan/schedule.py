@@ -174,8 +174,12 @@ def select_schedules(target: Target) -> tuple[SelectSchedule, ...]:
     shapes = ((512, 2048, 1024, 256, 16), (2048, 4096, 2048, 512, 16), (4096, most, 4096, 512, 16))
     if target.is_cpu:
         return tuple(SelectSchedule(widest, capacity, bins, CROWD, 1, 32, 1) for widest, capacity, bins, _, _ in shapes)
-    # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a.
-    blocks = (5, 3, 1) if target.matrix_unit is MatrixUnit.WGMMA else (4, 2, 1)
+    # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a, and at those of
+    # sm_100a it spills when it makes Hopper's code of sm_80's kernels. 99 KiB hold one wide block in any case.
+    if target.matrix_unit is MatrixUnit.WGMMA:
+        blocks = (5, 3, 1)
+    else:
+        blocks = (4, 1, 1) if target.is_portable else (4, 2, 1)
     return tuple(
         SelectSchedule(widest, capacity, bins, CROWD, threads, values, min_blocks)
         for (widest, capacity, bins, threads, values), min_blocks in zip(shapes, blocks, strict=True)
