@@ -17,6 +17,7 @@ from .session import (
     policy,
     policy_options,
     require_runtime,
+    require_targets,
     session_options,
 )
 
@@ -74,10 +75,7 @@ def _nvcc(specs: "Sequence[Spec]", asked: tuple[str, ...], session: Session) -> 
     from v4gen.plan.target import TARGETS
     from v4gen.run.toolchain import NVCC_HINT, find_nvcc
 
-    for spec in specs:
-        if unknown := [target for target in asked if target not in spec.targets]:
-            hint = f"its targets are {', '.join(spec.targets)}"
-            raise failure("no-such-target", f"spec `{spec.name}` has no target `{unknown[0]}`", hint)
+    require_targets(specs, asked)
     nvcc = find_nvcc()
     wanted = [target for spec in specs for target in asked or spec.targets if TARGETS[target].is_cuda]
     if nvcc is None and wanted:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from .session import BAD_INPUT, Session, failure
+from .session import BAD_INPUT, Session, require_targets
 
 LENGTH = 65536
 
@@ -27,9 +27,7 @@ def command(spec_path: Path, targets: tuple[str, ...], length: int, json: bool) 
         from v4gen.read.reader import read_specs
 
         (spec,) = read_specs(session.paths)
-        if unknown := [target for target in targets if target not in spec.targets]:
-            hint = f"its targets are {', '.join(spec.targets)}"
-            raise failure("no-such-target", f"spec `{spec.name}` has no target `{unknown[0]}`", hint)
+        require_targets([spec], targets)
         explanation = explain(spec, targets or spec.targets, length)
     if json:
         session.print_json(explanation.as_data())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from v4gen.emit.update import Outcome, Policy
+    from v4gen.read.spec import Spec
 
 DRIFT = 1
 BAD_INPUT = 2
@@ -151,6 +152,12 @@ def device_option(function: _Function) -> _Function:
     return option(function)
 
 
+def target_option(function: _Function) -> _Function:
+    """--target: whose kernels run; the command takes `target`."""
+    text = "Run the kernels of this target, which the device can run, not those that it would take."
+    return click.option("--target", metavar="TARGET", help=text)(function)
+
+
 def failure(code: str, message: str, hint: str | None = None) -> DiagnosticError:
     """An error of the command's own."""
     return DiagnosticError([Diagnostic(Severity.ERROR, code, message, hint=hint)])
@@ -167,6 +174,14 @@ def require_runtime(device: str = "cpu") -> None:
         raise failure("missing-tool", "gcc is not on the PATH, and the CPU kernels need it", GCC_HINT)
     if device == "cuda" and not sees_gpu():
         raise failure("missing-tool", "torch sees no CUDA device", "run on a machine with one, or use --device cpu")
+
+
+def require_targets(specs: "Sequence[Spec]", targets: Sequence[str]) -> None:
+    """Raise DiagnosticError unless each of the specs has all of these targets."""
+    for spec in specs:
+        if unknown := [target for target in targets if target not in spec.targets]:
+            hint = f"its targets are {', '.join(spec.targets)}"
+            raise failure("no-such-target", f"spec `{spec.name}` has no target `{unknown[0]}`", hint)
 
 
 def require_package(folder: Path) -> None:

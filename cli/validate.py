@@ -8,12 +8,23 @@ import rich_click as click
 from v4gen.run.validate import TIME_LIMIT
 
 from .progress import progress
-from .session import DRIFT, Session, device_option, failure, require_package, require_runtime, session_options
+from .session import (
+    DRIFT,
+    Session,
+    device_option,
+    failure,
+    require_package,
+    require_runtime,
+    require_targets,
+    session_options,
+    target_option,
+)
 
 
 @click.command("validate")
 @session_options
 @device_option
+@target_option
 @click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the evidence of one SPEC here.")
 @click.option(
     "--report",
@@ -34,6 +45,7 @@ def command(
     output_folder: Path | None,
     json: bool,
     device: str,
+    target: str | None,
     record: Path | None,
     report: Path | None,
     jobs: int,
@@ -58,6 +70,7 @@ def command(
         specs = read_specs(session.paths)
         if record and len(specs) != 1:
             raise failure("bad-usage", "`--record` takes one SPEC", "name the spec")
+        require_targets(specs, [target] if target else [])
         if report:
             renderer(report)
         require_runtime(device)
@@ -69,7 +82,7 @@ def command(
         command_line = ["v4gen", *sys.argv[1:]]
         packages = [(spec, session.output / spec.name) for spec in specs]
         validations = pipeline.validate_each(
-            packages, device, lambda *step: show(*step), jobs=jobs, time_limit=time_limit
+            packages, device, lambda *step: show(*step), target=target, jobs=jobs, time_limit=time_limit
         )
         results, found = [], []
         for spec, folder in packages:
@@ -81,7 +94,7 @@ def command(
                 session.console.print(render_table(result))
         if record:
             write_record(record, found[0].record)
-            if results[0].passed:
+            if results[0].passed and target is None:  # the lock tells what a device takes by itself
                 proofs[0](digest_bytes(record.read_bytes()))
         if report:
             write_report(report, found)

@@ -110,12 +110,21 @@ def validate(spec: Spec, folder: Path, device: str, progress: "Progress | None" 
 
 
 def validate_each(
-    packages: Sequence[tuple[Spec, Path]], device: str, progress: "Progress", *, jobs: int, time_limit: float
+    packages: Sequence[tuple[Spec, Path]],
+    device: str,
+    progress: "Progress",
+    *,
+    target: str | None,
+    jobs: int,
+    time_limit: float,
 ) -> "Iterator[Validation]":
-    """`validate` each package, `jobs` at a time; a case that takes longer than `time_limit` seconds fails."""
+    """`validate` each package, `jobs` at a time; a case that takes longer than `time_limit` seconds fails.
+
+    With a `target` the kernels of that one run, even where the package has others for the device.
+    """
     from v4gen.run.validate import validate_packages
 
-    return validate_packages(packages, device, progress, jobs=jobs, time_limit=time_limit)
+    return validate_packages(packages, device, progress, target=target, jobs=jobs, time_limit=time_limit)
 
 
 def proof(name: str, output: Path, device: str) -> Callable[[str], None]:

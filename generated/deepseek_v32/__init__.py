@@ -7,6 +7,7 @@ Lightning indexer of DeepSeek-V3.2, a key for each of up to 163 840 tokens
 Origin: DeepSeek-V3.2, published configuration
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     lightning_indexer,
@@ -16,5 +17,6 @@ from .tilelang_indexer import (
 __all__ = [
     "LightningIndexer",
     "lightning_indexer",
+    "target_for",
     "warmup",
 ]

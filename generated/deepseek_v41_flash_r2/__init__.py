@@ -7,6 +7,7 @@ Lightning indexer of DeepSeek-V4.1-Flash's 18 layers at ratio 2
 Origin: DeepSeek-V4.1-Flash, published configuration
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     lightning_indexer,
@@ -16,5 +17,6 @@ from .tilelang_indexer import (
 __all__ = [
     "LightningIndexer",
     "lightning_indexer",
+    "target_for",
     "warmup",
 ]

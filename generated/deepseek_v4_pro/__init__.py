@@ -7,6 +7,7 @@ Lightning indexer of DeepSeek-V4-Pro's ratio-4 layers
 Origin: DeepSeek-V4-Pro, published configuration
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     V4IndexerFunction,
@@ -21,6 +22,7 @@ __all__ = [
     "V4IndexerFunction",
     "lightning_indexer",
     "pytorch_extract_topk_scores",
+    "target_for",
     "v4_lighting_indexer",
     "warmup",
 ]

@@ -6,6 +6,7 @@
 
 import functools
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +27,11 @@ TARGETS: dict[str, str | dict[str, str]] = {
     "sm_80": {"arch": "sm_80", "kind": "cuda"},
     "sm_90a": {"arch": "sm_90a", "kind": "cuda"},
     "sm_100a": {"arch": "sm_100a", "kind": "cuda"},
+}
+
+# Of these, the ones that serve later GPUs of other families too, with the bytes of shared memory that a block takes.
+PORTABLE: dict[str, int] = {
+    "sm_80": 82080,
 }
 
 # The C compiler vectorises a sum only if it may reorder it. Each of these keeps NaN and infinity, which -ffast-math
@@ -62,41 +68,71 @@ def cpu_flags() -> list[str]:
     return [*CPU_FLAGS, *machine]
 
 
-@functools.cache
-def target_for(device: torch.device) -> str:
-    """The key in TARGETS that serves `device`.
+def target_for(device: torch.device | str) -> str:
+    """The target whose kernels serve `device`, "cpu" or an architecture such as "sm_90a"; see TARGETS.
 
-    A schedule named sm_90a or sm_100a serves its own family alone; any other serves its family's newer members too.
-    Raises RuntimeError if the package has none for the device.
+    sm_90a and sm_100a serve GPUs of just that capability. Any other from capability 8.0 on takes sm_80's kernels, if it
+    has the shared memory that their blocks take.
+
+    Raises RuntimeError, with these numbers, if the package has no kernels for the device.
     """
-    if device.type == "cpu":
-        name = "cpu"
-    elif device.type == "cuda" and torch.version.hip is None:
-        name = _cuda_target(torch.cuda.get_device_capability(device))
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:  # the current one, which may be another the next time
+        device = torch.device("cuda", torch.cuda.current_device())
+    return _target_for(device)
+
+
+@functools.cache
+def _target_for(device: torch.device) -> str:
+    name, found = device.type, str(device)
+    if device.type == "cuda" and torch.version.hip is None:
+        capability, shared_memory = _facts(device)
+        name = _cuda_target(capability, shared_memory)
+        found = f"{device}, sm_{capability} with {shared_memory} bytes of shared memory a block"
     elif device.type == "cuda":
         name = torch.cuda.get_device_properties(device).gcnArchName.split(":")[0]
-    else:
-        name = device.type
+        found = f"{device}, {name}"
     if name not in TARGETS:
+        limits = "".join(f" ({target} also for later GPUs with {needed} bytes)" for target, needed in PORTABLE.items())
         raise RuntimeError(
-            f"this package has kernels for {', '.join(TARGETS)}, and the tensors are on {device} ({name}): "
-            "add the target to the spec `glm_5_ranges` and generate again"
+            f"this package has kernels for {', '.join(TARGETS)}{limits}, and the tensors are on {found}: "
+            "add a target that serves it to the spec `glm_5_ranges` and generate again"
         )
     return name
 
 
-def _cuda_target(capability: tuple[int, int]) -> str:
-    number = 10 * capability[0] + capability[1]
-    own = f"sm_{number}a"
+def _facts(device: torch.device) -> tuple[int, int]:
+    """The capability of a CUDA device, 90 for 9.0, and the bytes of shared memory that a block can have there."""
+    properties = torch.cuda.get_device_properties(device)
+    capability = 10 * properties.major + properties.minor
+    return capability, getattr(properties, "shared_memory_per_block_optin", sys.maxsize)  # torch 2.6 does not tell
+
+
+def _cuda_target(capability: int, shared_memory: int) -> str:
+    """The target of such a GPU; empty if the package has none."""
+    own = f"sm_{capability}a"
     if own in TARGETS:
         return own
-    portable = [int(name[3:]) for name in TARGETS if name.startswith("sm_") and name[3:].isdigit()]
-    return f"sm_{max((n for n in portable if n <= number), default=number)}"
+    fitting = (name for name, needed in PORTABLE.items() if capability >= int(name[3:]) and shared_memory >= needed)
+    return next(fitting, "")
+
+
+def _tilelang_target(name: str) -> str | dict[str, Any]:
+    """The target as TileLang takes it, with machine code for the GPUs of this machine that it serves.
+
+    Left alone, TileLang makes that of the architecture that the target is named for, and no other generation runs it.
+    """
+    target = TARGETS[name]
+    if name not in PORTABLE or isinstance(target, str):
+        return target
+    devices = (_facts(torch.device("cuda", index)) for index in range(torch.cuda.device_count()))
+    served = sorted({capability for capability, size in devices if _cuda_target(capability, size) == name})
+    return {**target, "code": [f"sm_{capability}" for capability in served]} if served else target
 
 
 def default_target() -> str:
     """The target of the current GPU, or the CPU's where there is none."""
-    return target_for(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return target_for("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @functools.cache
@@ -119,7 +155,7 @@ def compiled(get_kernel: Callable[..., Any], pass_configs: dict[str, Any], targe
             if kernel is None:
                 kernel = tilelang.compile(
                     get_kernel(*static),
-                    target=TARGETS[target],
+                    target=_tilelang_target(target),
                     pass_configs=pass_configs,
                     compile_flags=cpu_flags() if target == "cpu" else None,
                 )

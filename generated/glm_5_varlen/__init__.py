@@ -7,6 +7,7 @@ Lightning indexer of GLM-5 over packed documents of up to 202 752 tokens
 Origin: GLM-5, published configuration
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     lightning_indexer,
@@ -16,5 +17,6 @@ from .tilelang_indexer import (
 __all__ = [
     "LightningIndexer",
     "lightning_indexer",
+    "target_for",
     "warmup",
 ]

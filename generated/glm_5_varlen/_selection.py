@@ -77,8 +77,8 @@ SCHEDULES: dict[str, tuple[SelectSchedule, ...]] = {
     ),
     "sm_80": (
         SelectSchedule(widest=512, capacity=2048, bins=1024, crowd=64, threads=256, values=16, min_blocks=4),
-        SelectSchedule(widest=2048, capacity=4096, bins=2048, crowd=64, threads=512, values=16, min_blocks=2),
-        SelectSchedule(widest=4096, capacity=8192, bins=4096, crowd=64, threads=512, values=16, min_blocks=1),
+        SelectSchedule(widest=2048, capacity=4096, bins=2048, crowd=64, threads=512, values=16, min_blocks=1),
+        SelectSchedule(widest=4096, capacity=4096, bins=4096, crowd=64, threads=512, values=16, min_blocks=1),
     ),
     "sm_90a": (
         SelectSchedule(widest=512, capacity=2048, bins=1024, crowd=64, threads=256, values=16, min_blocks=5),

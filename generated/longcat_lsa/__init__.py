@@ -7,6 +7,7 @@ Lightning indexer of LongCat's sparse attention; its forced initial and local to
 Origin: LongCat, published configuration
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     lightning_indexer,
@@ -16,5 +17,6 @@ from .tilelang_indexer import (
 __all__ = [
     "LightningIndexer",
     "lightning_indexer",
+    "target_for",
     "warmup",
 ]

@@ -5,6 +5,7 @@
 A small indexer for examples and quick tests
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     V4IndexerFunction,
@@ -19,6 +20,7 @@ __all__ = [
     "V4IndexerFunction",
     "lightning_indexer",
     "pytorch_extract_topk_scores",
+    "target_for",
     "v4_lighting_indexer",
     "warmup",
 ]

@@ -60,7 +60,16 @@ def test_a_failure_has_diagnostics_alone() -> None:
 
 def test_what_explain_is_made_of() -> None:
     (target, *_) = document("explain", "specs/one.yaml", "--target", "sm_90a")["targets"]
-    assert [*target] == ["target", "kernels", "selection", "costs", "peak", "chunk_queries"]
+    assert [*target] == [
+        "target",
+        "devices",
+        "shared_memory",
+        "kernels",
+        "selection",
+        "costs",
+        "peak",
+        "chunk_queries",
+    ]
     assert {"picked", "reasons", "candidates"} <= set(target["kernels"][0])
     assert [*target["kernels"][0]["candidates"][0]] == ["sizes", "usage", "limit", "outcome"]
     assert [*target["costs"][0]] == ["step", "flops", "bytes", "cache_bytes", "floor_ms", "bound"]

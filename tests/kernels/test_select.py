@@ -20,6 +20,8 @@ NAN = float("nan")
 # So small that rows of a few hundred keys pass through every stage: bound, narrowing by keys and by columns, bins and
 # the sorting network.
 SMALL = {"widest": 32, "capacity": 64, "bins": 16, "crowd": 8, "threads": 1, "values": 32, "min_blocks": 1}
+# As on GPUs with little shared memory: room for no more candidates than are wanted.
+TIGHT = {**SMALL, "capacity": 32}
 
 Row = Callable[[int, torch.Generator], torch.Tensor]
 
@@ -98,6 +100,15 @@ def small(topk: ModuleType) -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="module")
+def tight(load: Callable[[Spec], Package]) -> ModuleType:
+    """The selection module of a package with the tight schedule alone."""
+    spec = Spec(schema="v4gen/1", name="tight", heads=4, dim=32, topk=8, compress_ratio=4)
+    module: ModuleType = load(spec).indexer.tilelang_indexer_topk
+    module.SCHEDULES["cpu"] = (module.SelectSchedule(**TIGHT),)
+    return module
+
+
+@pytest.fixture(scope="module")
 def by_index(load: Callable[[Spec], Package]) -> ModuleType:
     """The selection module of a package that orders by index, with the small schedule alone."""
     spec = Spec(schema="v4gen/1", name="by_index", heads=4, dim=32, topk=8, compress_ratio=4, order="index")
@@ -127,6 +138,16 @@ def test_selects_as_a_stable_sort_does(small: ModuleType, name: str) -> None:
         ends = [columns, columns - 3, columns - 2, columns, 2, columns + 9]
         for width in (1, 7, 32):
             assert_selects(small, scores, starts, ends, width)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_narrows_until_no_more_are_left_than_are_wanted(tight: ModuleType, name: str) -> None:
+    generator = torch.Generator().manual_seed(8)
+    for columns in (33, 65, 700):
+        row = ROWS[name](columns, generator)
+        scores = torch.stack([row, row.flip(0), row])[None]
+        for width in (7, 31, 32):
+            assert_selects(tight, scores, [0, 0, 5], [columns, columns - 1, columns - 2], width)
 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 7, 8, 31, 32])

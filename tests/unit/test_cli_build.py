@@ -60,9 +60,15 @@ def stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr("v4gen.pipeline.compile_kernels", compile_kernels)
 
     def validate_each(
-        packages: Sequence[tuple[Spec, Path]], device: str, progress: object, *, jobs: int, time_limit: float
+        packages: Sequence[tuple[Spec, Path]],
+        device: str,
+        progress: object,
+        *,
+        target: str | None,
+        jobs: int,
+        time_limit: float,
     ) -> Iterator[Validation]:
-        stages.limits = (jobs, time_limit)
+        stages.limits, stages.target = (jobs, time_limit), target
         return (validate(spec, folder, device) for spec, folder in packages)
 
     monkeypatch.setattr("v4gen.pipeline.validate", validate)
@@ -120,6 +126,18 @@ def test_validate_is_1_if_a_case_fails(stages: SimpleNamespace, error: float, co
     stages.error = error
     assert run("validate").exit_code == code
     assert run_json("validate")[0] == code
+
+
+def test_validate_runs_one_target_on_demand(stages: SimpleNamespace) -> None:
+    run("generate")
+    assert run("validate", "--target", "sm_90a").exit_code == 0
+    assert stages.target == "sm_90a"
+    unknown = run("validate", "--target", "sm_80")
+    assert unknown.exit_code == 2 and "its targets are cpu, sm_90a" in unknown.stderr
+    run("validate", "--target", "cpu", "--record", "record.json")
+    assert _evidence() is None  # the lock tells of what a device takes by itself
+    run("validate", "--record", "record.json")
+    assert stages.target is None and _evidence()
 
 
 def test_validate_passes_its_limits_on(stages: SimpleNamespace) -> None:

@@ -73,6 +73,25 @@ def test_every_size_has_a_reason(target: str) -> None:
             assert all(reason.why for reason in kernel.reasons)
 
 
+def test_it_says_which_devices_take_a_target() -> None:
+    spec = spec_of(targets=["cpu", "sm_80", "sm_90a"])
+    planned = make_plan(spec).targets[1]
+    explanation = explain(spec, spec.targets, 64)
+    assert explanation.targets[1].shared_memory == planned.shared_memory
+    text = text_of(explanation)
+    needed = f"{planned.shared_memory / 1024:.1f} KiB"
+    assert f"GPUs from capability 8.0 on that have no target of their own, with {needed} of shared memory" in text
+    assert "for GPUs of capability 9.0 alone\n" in text and "for CPUs\n" in text
+    assert TARGETS["sm_100a"].devices == "GPUs of capability 10.0 alone"
+
+
+def test_a_tile_that_some_devices_cannot_hold_says_so() -> None:
+    scores, _ = explained("sm_80", heads=64, dim=256).kernels[:2]
+    outcomes = {(line.sizes["block_q"], line.sizes["block_n"]): line.outcome for line in scores.candidates}
+    assert outcomes[2, 64] == PICKED
+    assert outcomes[2, 128] == "fits sm_80, but not every device that takes it"
+
+
 def test_a_pinned_size_says_so() -> None:
     pinned = {"sm_90a": {"scores_block_n": 128, "scores_threads": 256}}
     scores = explained("sm_90a", schedule=pinned).kernels[0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from v4gen.diagnostic import DiagnosticError
 from v4gen.plan.budget import Budget, Usage, backward_usage, budget, scores_usage
+from v4gen.plan.choice import choose_backward, choose_scores
 from v4gen.plan.cost import backward_flops, scores_flops, visible_pairs
 from v4gen.plan.plan import Plan, TargetPlan, docstring_text, make_plan
 from v4gen.plan.schedule import MAX_ROWS
@@ -29,9 +30,13 @@ PLANNED = [sizes for sizes in product(TARGETS, HEADS, DIMS) if sizes not in REFU
 GPUS = [sizes for sizes in PLANNED if sizes[0] != "cpu"]
 
 
-def plan_of(**keys: object) -> Plan:
+def spec_of(**keys: object) -> Spec:
     sizes = {"heads": 4, "dim": 32, "topk": 8, "compress_ratio": 4}
-    return make_plan(Spec.model_validate({"schema": "v4gen/1", "name": "planned", **sizes, **keys}))
+    return Spec.model_validate({"schema": "v4gen/1", "name": "planned", **sizes, **keys})
+
+
+def plan_of(**keys: object) -> Plan:
+    return make_plan(spec_of(**keys))
 
 
 def target_plan(target: str, heads: int, dim: int) -> TargetPlan:
@@ -63,6 +68,37 @@ def test_schedules_stay_within_the_target() -> None:
             if not target.is_cpu:
                 assert usage.registers <= target.registers_per_thread, where
                 assert usage.registers * threads <= target.registers_per_block, where
+
+
+def test_what_other_devices_take_fits_them_where_anything_does() -> None:
+    """Schedules of sm_80 serve 8.6, 8.9 and 12.0, where a block has 99 KiB."""
+    target = TARGETS["sm_80"]
+    beyond = set()
+    for heads, dim in product(HEADS, DIMS):
+        planned = target_plan("sm_80", heads, dim)
+        if planned.shared_memory > 99 * 1024:
+            beyond.add((heads, dim))
+        spec = spec_of(heads=heads, dim=dim, targets=["sm_80"])
+        for choice, schedule in (
+            (choose_scores(spec, target), planned.scores),
+            (choose_backward(spec, target), planned.backward),
+        ):
+            fitting = [candidate for candidate in choice.candidates if candidate.fault is None]
+            common = [candidate for candidate in fitting if candidate.usage.shared_memory <= 99 * 1024]
+            assert schedule == (common or fitting)[0].schedule, (heads, dim)
+    assert beyond == {(127, 256), (128, 256)}
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_a_target_for_its_own_devices_uses_all_that_they_have(target: str) -> None:
+    assert TARGETS[target].common_shared_memory == TARGETS[target].shared_memory == 227 * 1024
+    assert target_plan(target, 64, 256).shared_memory > 99 * 1024
+
+
+def test_a_pinned_schedule_may_take_all_that_the_target_has() -> None:
+    pins = {"scores_block_n": 128, "scores_block_q": 2}
+    (planned,) = plan_of(heads=64, dim=256, targets=["sm_80"], schedule={"sm_80": pins}).targets
+    assert (planned.scores.block_n, planned.scores.block_q, planned.shared_memory) == (128, 2, 128 * 1024)
 
 
 @pytest.mark.parametrize(("target", "heads", "dim"), sorted(REFUSED))

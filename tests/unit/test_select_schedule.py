@@ -32,5 +32,14 @@ def test_schedules_fit_their_target(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, target in TARGETS.items() if target.kind != "hip"])
 def test_one_bin_of_columns_fits_beside_the_wanted_keys(name: str) -> None:
-    for schedule in select_schedules(TARGETS[name]):
+    """So that a plateau is narrowed in one pass; where memory is short, the widest schedule takes another."""
+    *narrower, widest = select_schedules(TARGETS[name])
+    for schedule in narrower if TARGETS[name].is_portable else (*narrower, widest):
         assert schedule.widest + 2 * COLUMNS // schedule.bins <= schedule.capacity
+    assert widest.widest <= widest.capacity
+
+
+def test_portable_schedules_fit_every_device_that_takes_them() -> None:
+    target = TARGETS["sm_80"]
+    usages = [select_usage(schedule).shared_memory for schedule in select_schedules(target)]
+    assert max(usages) <= target.common_shared_memory == 99 * 1024

@@ -81,7 +81,7 @@ def failures(validation: Validation) -> str:
 )
 def test_a_right_package_passes(tmp_path: Path, keys: dict[str, object]) -> None:
     spec = spec_of(**keys)
-    with opened_trials(write_package(tmp_path / "package", spec), spec, "cpu") as trials:
+    with opened_trials(write_package(tmp_path / "package", spec), spec, "cpu") as (_, trials):
         validation = Validation(spec.name, "cpu", tuple(trial.run() for trial in trials))
     assert validation.passed, failures(validation)
     assert len(validation.cases) > 45
@@ -236,6 +236,6 @@ def test_a_wrong_package_fails(tmp_path: Path, mutant: Mutant) -> None:
 
 def is_seen(mutant: Mutant, folder: Path) -> bool:
     """Whether the measurement fails in some case; the cases after the first of them are not run."""
-    with opened_trials(folder, mutant.spec, "cpu") as trials:
+    with opened_trials(folder, mutant.spec, "cpu") as (_, trials):
         results = (trial.run() for trial in trials)
         return any(mutant.seen_by in {failure.name for failure in result.failures} for result in results)

@@ -98,8 +98,8 @@ def test_a_case_that_hangs_runs_out_of_time(tmp_path: Path, right: Validation) -
 def test_a_process_that_cuda_is_lost_to_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("one", "two", "three")
 
-    def work(messages: Connection, folder: Path, spec: Spec, device: str, first: int) -> None:
-        messages.send(Listed(tuple((name, "") for name in names)))
+    def work(messages: Connection, folder: Path, spec: Spec, device: str, target: str | None, first: int) -> None:
+        messages.send(Listed(tuple((name, "") for name in names), "sm_80"))
         error = "RuntimeError: CUDA error: an illegal memory access" if first < 2 else ""
         messages.send(CaseResult(names[first], device, (Measurement("scores", 0, 0),), 0.1, error))
         messages.send(Spent())
@@ -107,6 +107,7 @@ def test_a_process_that_cuda_is_lost_to_is_replaced(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(validate, "work", work)
     (validation,) = validate.validate_packages([(SPEC, Path("package"))], "cuda", fork=True)
     assert [(case.name, case.passed) for case in validation.cases] == [("one", False), ("two", False), ("three", True)]
+    assert validation.target == "sm_80"
 
 
 def test_it_can_stop_at_the_first_failure(tmp_path: Path, right: Validation) -> None:

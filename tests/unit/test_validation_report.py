@@ -276,7 +276,7 @@ def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(folder.name)
         return (GOOD if folder.name == "one" else FAILED).validation
 
-    def validate_each(packages: Any, device: str, progress: Any, **limits: float) -> Iterator[Validation]:
+    def validate_each(packages: Any, device: str, progress: Any, **limits: object) -> Iterator[Validation]:
         return (validate(spec, folder, device, progress) for spec, folder in packages)
 
     monkeypatch.setattr("v4gen.pipeline.validate_each", validate_each)

@@ -3,6 +3,7 @@
 A plan takes the first candidate that nothing speaks against; `explain` shows the others with the same numbers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -40,6 +41,10 @@ class Candidate(Generic[_Schedule]):
     usage: Usage
     limit: Budget
     fault: str | None
+
+    def is_common(self, target: Target) -> bool:
+        """Whether every device that takes the schedules of `target` has the shared memory for this one."""
+        return self.usage.shared_memory <= target.common_shared_memory
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def choose_scores(spec: Spec, target: Target) -> Choice[ScoresSchedule]:
         _weighed(schedule, scores_usage(schedule, spec.dim, target), budget(target, schedule.threads))
         for schedule in with_pins(list(scores_candidates(spec.heads, target)), changes)
     ]
-    return Choice("scores", target, tuple(candidates), tuple(changes))
+    return Choice("scores", target, _common_first(candidates, target), tuple(changes))
 
 
 def choose_backward(spec: Spec, target: Target) -> Choice[BackwardSchedule]:
@@ -98,7 +103,7 @@ def choose_backward(spec: Spec, target: Target) -> Choice[BackwardSchedule]:
     for schedule in schedules:
         usage, limit = backward_usage(schedule, spec.dim, target), budget(target, schedule.threads)
         candidates.append(_weighed(schedule, usage, limit, uneven.get(schedule)))
-    return Choice("backward", target, tuple(candidates), tuple(changes))
+    return Choice("backward", target, _common_first(candidates, target), tuple(changes))
 
 
 def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Schedule]:
@@ -113,6 +118,11 @@ def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Sched
         for schedule in ([] if pins else backward_sm90_candidates(spec.heads, spec.dim, target))
     ]
     return Choice("backward_sm90", target, tuple(candidates), ())
+
+
+def _common_first(candidates: Sequence[Candidate[_Schedule]], target: Target) -> tuple[Candidate[_Schedule], ...]:
+    """What every device that takes the target's schedules can hold, before what only the target itself can."""
+    return tuple(sorted(candidates, key=lambda candidate: not candidate.is_common(target)))
 
 
 def _weighed(schedule: _Schedule, usage: Usage, limit: Budget, fault: str | None = None) -> Candidate[_Schedule]:

@@ -82,9 +82,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class TargetExplanation:
-    """One target: its kernels, and their costs beside the datasheet that the floors are made of."""
+    """One target: the devices that take it, its kernels, and their costs beside the datasheet that floors are made of.
+
+    `shared_memory` is what the largest block takes, in bytes; 0 where some kernel has no schedule.
+    """
 
     target: str
+    devices: str
+    shared_memory: int
     kernels: tuple[KernelExplanation, ...]
     selection: tuple[SelectionLine, ...]  # none where selection is by sorting
     costs: tuple[Cost, ...]
@@ -138,12 +143,20 @@ def _explain_target(spec: Spec, target: Target, length: int, visible: int, selec
     block_q = scores.picked.block_q if scores.picked else 1
     costs = _costs(spec, target, length, visible, selected, block_q)
     chunk = min(length, max(1, score_scratch(spec) // max(1, length // spec.compress_ratio)))
-    return TargetExplanation(target.name, tuple(kernels), _selection(spec, target), costs, target.peak, chunk)
+    selection = _selection(spec, target)
+    shared_memory = _shared_memory([kernel.picked for kernel in kernels], selection)
+    return TargetExplanation(
+        target.name, target.devices, shared_memory, tuple(kernels), selection, costs, target.peak, chunk
+    )
+
+
+def _shared_memory(picked: Sequence[CandidateLine | None], selection: Sequence[SelectionLine]) -> int:
+    return max(line.usage.shared_memory for line in (*picked, *selection) if line) if all(picked[:2]) else 0
 
 
 def _explain_kernel(spec: Spec, choice: AnyChoice) -> KernelExplanation:
     picked = choice.picked
-    lines = tuple(_line(candidate, candidate.schedule is picked) for candidate in choice.candidates)
+    lines = tuple(_line(candidate, candidate.schedule is picked, choice.target) for candidate in choice.candidates)
     why: tuple[Reason, ...] = () if picked is None else reasons(spec, choice.target, picked, choice.pinned)
     return KernelExplanation(
         choice.kernel,
@@ -175,10 +188,11 @@ def _serves(schedule: SelectSchedule, serving: SelectSchedule | None, spec: Spec
     return f"narrower than the top {spec.topk}" if schedule.widest < spec.topk else "for wider calls"
 
 
-def _line(candidate: AnyCandidate, is_picked: bool) -> CandidateLine:
+def _line(candidate: AnyCandidate, is_picked: bool, target: Target) -> CandidateLine:
     schedule: AnySchedule = candidate.schedule
     sizes = {field.name: getattr(schedule, field.name) for field in fields(schedule)}
-    outcome = PICKED if is_picked else candidate.fault or NOT_NEEDED
+    fits = NOT_NEEDED if candidate.is_common(target) else f"fits {target.name}, but not every device that takes it"
+    outcome = PICKED if is_picked else candidate.fault or fits
     return CandidateLine(sizes, candidate.usage, candidate.limit, outcome)
 
 

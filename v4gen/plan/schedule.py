@@ -167,12 +167,19 @@ def select_schedules(target: Target) -> tuple[SelectSchedule, ...]:
     """
     if target.warp_size not in (1, 32):
         return ()
+    # Of the widest, twice as many candidates as keys do not fit every device of a portable target: there a row is
+    # narrowed until as many are left as are wanted.
+    most = 4096 if target.is_portable else 8192
     # widest, capacity, bins, threads, values; 2 · widest / threads, the groups of a thread, must divide the values.
-    shapes = ((512, 2048, 1024, 256, 16), (2048, 4096, 2048, 512, 16), (4096, 8192, 4096, 512, 16))
+    shapes = ((512, 2048, 1024, 256, 16), (2048, 4096, 2048, 512, 16), (4096, most, 4096, 512, 16))
     if target.is_cpu:
         return tuple(SelectSchedule(widest, capacity, bins, CROWD, 1, 32, 1) for widest, capacity, bins, _, _ in shapes)
-    # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a.
-    blocks = (5, 3, 1) if target.matrix_unit is MatrixUnit.WGMMA else (4, 2, 1)
+    # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a, and at those of
+    # sm_100a it spills when it makes Hopper's code of sm_80's kernels. 99 KiB hold one wide block in any case.
+    if target.matrix_unit is MatrixUnit.WGMMA:
+        blocks = (5, 3, 1)
+    else:
+        blocks = (4, 1, 1) if target.is_portable else (4, 2, 1)
     return tuple(
         SelectSchedule(widest, capacity, bins, CROWD, threads, values, min_blocks)
         for (widest, capacity, bins, threads, values), min_blocks in zip(shapes, blocks, strict=True)

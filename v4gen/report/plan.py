@@ -16,7 +16,7 @@ from v4gen.plan.explain import (
     SelectionLine,
     TargetExplanation,
 )
-from v4gen.plan.target import Peak
+from v4gen.plan.target import TARGETS, Peak
 
 
 def explanation_tables(explanation: Explanation) -> RenderableType:
@@ -26,6 +26,7 @@ def explanation_tables(explanation: Explanation) -> RenderableType:
 
 def _target(explanation: Explanation, entry: TargetExplanation) -> Iterator[RenderableType]:
     yield Text(f"{explanation.spec} on {entry.target}", style="bold")
+    yield Text(_devices(entry), style="dim")
     yield _schedules(entry)
     yield _reasons(entry)
     for kernel in entry.kernels:
@@ -36,6 +37,11 @@ def _target(explanation: Explanation, entry: TargetExplanation) -> Iterator[Rend
     yield _costs(explanation, entry)
     yield Text(_note(explanation, entry), style="dim")
     yield Text()
+
+
+def _devices(entry: TargetExplanation) -> str:
+    needed = f", with {entry.shared_memory / 1024:.1f} KiB of shared memory a block" if entry.shared_memory else ""
+    return f"for {entry.devices}{needed if TARGETS[entry.target].is_portable else ''}"
 
 
 def _table(title: str, left: tuple[str, ...], right: tuple[str, ...]) -> Table:

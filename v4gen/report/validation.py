@@ -24,7 +24,7 @@ FAILURES_SHOWN = 4
 def render_table(validation: Validation) -> RenderableType:
     """One line a case: the worst error beside its bound for scores and gradients; then margins, and what failed."""
     table = Table(pad_edge=False, box=None)
-    table.add_column(f"{validation.spec} on {validation.device}", no_wrap=True)
+    table.add_column(f"{validation.spec} on {where(validation)}", no_wrap=True)
     table.add_column("", no_wrap=True)
     for name in COMPARED:
         table.add_column(f"{name}: error / bound", justify="right", no_wrap=True)
@@ -36,6 +36,12 @@ def render_table(validation: Validation) -> RenderableType:
     failures = [line for case in validation.failures for line in _failure_lines(case)]
     verdict = Text(summary(validation), style="green" if validation.passed else "bold red")
     return Group(table, Text(), *margins, Text(ROUNDING_NOTE, style="dim"), *failures, verdict)
+
+
+def where(validation: Validation) -> str:
+    """The device, and the target that it took where that is another word."""
+    device, target = validation.device, validation.target
+    return f"{device}, {target}" if target not in ("", device) else device
 
 
 def summary(validation: Validation) -> str:

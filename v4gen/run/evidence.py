@@ -83,11 +83,12 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Validation:
-    """Every case of one package on one device."""
+    """Every case of one package on one device. `target` is the one whose kernels ran, empty where nothing told."""
 
     spec: str
     device: str
     cases: tuple[CaseResult, ...]
+    target: str = ""
 
     @property
     def passed(self) -> bool:
@@ -109,6 +110,7 @@ class Validation:
         return {
             "spec": self.spec,
             "device": self.device,
+            "target": self.target,
             "passed": self.passed,
             "seconds": round(self.seconds, 3),
             "cases": [case.as_data() for case in self.cases],

@@ -13,6 +13,7 @@ from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from itertools import count
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 _serial = count()
 
@@ -54,11 +55,20 @@ class Package:
     bwd: ModuleType
     indexer: ModuleType
 
+    def target_for(self, device: str) -> str:
+        """The target that it takes on `device`; empty if it is of a time when packages did not tell.
+
+        Raises RuntimeError if it has none for the device.
+        """
+        root = importlib.import_module(self.indexer.__name__.rpartition(".")[0])
+        return str(root.target_for(device)) if hasattr(root, "target_for") else ""
+
 
 @contextmanager
-def imported_package(directory: Path) -> Iterator[Package]:
+def imported_package(directory: Path, target: str | None = None) -> Iterator[Package]:
     """Import the package in `directory` from its source, under a name that no other import has.
 
+    With a `target` it is as if it had been generated for that one alone: a device takes it, or none.
     The modules can be used inside the context, and are forgotten after it. Raises FileNotFoundError where there is no
     package, and whatever importing it raises.
     """
@@ -71,9 +81,16 @@ def imported_package(directory: Path) -> Iterator[Package]:
         linecache.cache.pop(str(path), None)
     sys.meta_path.insert(0, finder)
     try:
+        if target is not None:
+            _leave_only(target, importlib.import_module(f"{name}._runtime").TARGETS)
         modules = ("tilelang_indexer_fwd", "tilelang_indexer_bwd", "tilelang_indexer")
         yield Package(*(importlib.import_module(f"{name}.{module}") for module in modules))
     finally:
         sys.meta_path.remove(finder)
         for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:
             del sys.modules[loaded]
+
+
+def _leave_only(target: str, targets: dict[str, Any]) -> None:
+    for other in [name for name in targets if name != target]:
+        del targets[other]

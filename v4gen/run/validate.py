@@ -38,6 +38,7 @@ def validate_packages(
     device: str = "cpu",
     progress: Progress | None = None,
     *,
+    target: str | None = None,
     jobs: int = 1,
     time_limit: float = TIME_LIMIT,
     stop_at_failure: bool = False,
@@ -45,13 +46,14 @@ def validate_packages(
 ) -> Iterator[Validation]:
     """Run every case of each spec on the package in its folder, as it is on disk, on `device`: one result a package.
 
+    With a `target` the device takes that one's kernels or none, even where the package has others for it.
     `jobs` packages are at work at a time, and the results come in the order of `packages`. Nothing is raised for what
     a package does: one that cannot be imported, and a case that raises, ends its process or takes longer than
     `time_limit` seconds, are failed cases. With `stop_at_failure` a package's first one is its last. Processes are
     spawned; with `fork`, for callers without threads and CUDA, they share what is imported. They end when the iterator
     is closed, and when this process does.
     """
-    runs = [_Run(spec, folder, device, stop_at_failure, fork) for spec, folder in packages]
+    runs = [_Run(spec, folder, device, target, stop_at_failure, fork) for spec, folder in packages]
     waiting, active = list(runs), list[_Run]()
 
     def show(run: _Run) -> None:
@@ -92,11 +94,13 @@ def _await(active: Sequence[_Run], time_limit: float) -> Iterator[_Run]:
 class _Run:
     """One package being validated: its results so far, and the process that is at work on the case after them."""
 
-    def __init__(self, spec: Spec, folder: Path, device: str, stop_at_failure: bool, fork: bool) -> None:
-        self.spec, self.finished = spec, False
+    def __init__(
+        self, spec: Spec, folder: Path, device: str, target: str | None, stop_at_failure: bool, fork: bool
+    ) -> None:
+        self.spec, self.finished, self._taken = spec, False, ""
         self.cases: Sequence[tuple[str, str]] = ()
         self.results: list[CaseResult] = []
-        self._folder, self._device, self._stop_at_failure = folder, device, stop_at_failure
+        self._folder, self._device, self._target, self._stop_at_failure = folder, device, target, stop_at_failure
         # torch's and TileLang's threads, and CUDA, do not survive a fork
         self._context: ForkContext | SpawnContext = get_context("fork") if fork else get_context("spawn")
 
@@ -109,7 +113,7 @@ class _Run:
     def start(self) -> None:
         """Start a process at the first case without a result."""
         self.messages, sending = self._context.Pipe(duplex=False)
-        arguments = (sending, self._folder, self.spec, self._device, len(self.results))
+        arguments = (sending, self._folder, self.spec, self._device, self._target, len(self.results))
         self._process = self._context.Process(target=work, args=arguments, daemon=True)
         self._process.start()
         sending.close()  # while an end for writing is open here, the pipe does not end with the process
@@ -124,6 +128,7 @@ class _Run:
         match message:
             case Listed():
                 self._imported, self.cases, self.since = True, message.cases, time.monotonic()
+                self._taken = message.target
             case CaseResult():
                 self._add(message)
             case Refused():
@@ -149,7 +154,7 @@ class _Run:
 
     def validation(self) -> Validation:
         """What was found."""
-        return Validation(self.spec.name, self._device, tuple(self.results))
+        return Validation(self.spec.name, self._device, tuple(self.results), self._taken)
 
     def _add(self, result: CaseResult) -> None:
         self.results.append(result)

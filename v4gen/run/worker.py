@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Listed:
-    """The package is imported, and these are its cases: name and description of each."""
+    """The package is imported and takes `target`, and these are its cases: name and description of each."""
 
     cases: tuple[tuple[str, str], ...]
+    target: str
 
 
 @dataclass(frozen=True)
@@ -68,20 +69,23 @@ class Trial:
 
 
 @contextmanager
-def opened_trials(package_dir: Path, spec: Spec, device: str) -> Iterator[tuple[Trial, ...]]:
-    """Every trial of `spec` on the package in `package_dir`, as it is on disk; they can be run inside the context.
+def opened_trials(
+    package_dir: Path, spec: Spec, device: str, target: str | None = None
+) -> Iterator[tuple[str, tuple[Trial, ...]]]:
+    """The target that the package in `package_dir`, as it is on disk, takes, and every trial of `spec` on it.
 
-    The package's code runs in this process. Raises FileNotFoundError where there is no package, and whatever its import
-    raises.
+    They can be run inside the context. With a `target` no other is taken. The package's code runs in this process.
+    Raises FileNotFoundError where there is no package, RuntimeError where it has no kernels for `device`, and whatever
+    its import raises.
     """
     from v4gen.run.lower import quiet
     from v4gen.run.package import imported_package
 
-    with imported_package(package_dir) as package, _one_thread(), quiet():
-        yield tuple(_trials(package, spec, device))
+    with imported_package(package_dir, target) as package, _one_thread(), quiet():
+        yield package.target_for(device), tuple(_trials(package, spec, device))
 
 
-def work(messages: Connection, package_dir: Path, spec: Spec, device: str, first: int) -> None:
+def work(messages: Connection, package_dir: Path, spec: Spec, device: str, target: str | None, first: int) -> None:
     """Send Listed, then the CaseResult of each case from `first` on, and end this process.
 
     Refused is the only message of a package that cannot be imported, and Spent the last one of a process that cannot
@@ -91,8 +95,8 @@ def work(messages: Connection, package_dir: Path, spec: Spec, device: str, first
     os.dup2(2, 1)  # what packages and compilers print is no result
     Thread(target=_end_with_parent, daemon=True).start()
     try:
-        with opened_trials(package_dir, spec, device) as trials:
-            messages.send(Listed(tuple((trial.name, trial.description) for trial in trials)))
+        with opened_trials(package_dir, spec, device, target) as (taken, trials):
+            messages.send(Listed(tuple((trial.name, trial.description) for trial in trials), taken))
             for trial in trials[first:]:
                 result = trial.run()
                 messages.send(result)

@@ -5,6 +5,7 @@
 Batch first, keys in ascending order, a scale in the kernel
 """
 
+from ._runtime import target_for
 from .tilelang_indexer import (
     LightningIndexer,
     lightning_indexer,
@@ -14,5 +15,6 @@ from .tilelang_indexer import (
 __all__ = [
     "LightningIndexer",
     "lightning_indexer",
+    "target_for",
     "warmup",
 ]

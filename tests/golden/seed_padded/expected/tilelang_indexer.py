@@ -157,7 +157,7 @@ def warmup(device: torch.device | str = "cpu") -> None:
 
     Left for their first use: a backward that some input needs no gradient of, and reproducible sums on a GPU.
     """
-    target = _runtime.target_for(torch.device(device))
+    target = _runtime.target_for(device)
     tl_indexer_fwd_impl(_runtime.HEADS, _runtime.DIM, target=target)
     if tilelang_indexer_topk.schedule_for(target, TOPK) is not None:
         tilelang_indexer_topk.tl_indexer_topk_impl(TOPK, target=target)
