@@ -48,6 +48,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
     monkeypatch.setattr(bench, "imported_package", imported)
     monkeypatch.setattr(bench, "ROUNDS", {"cpu": 2})
     monkeypatch.setattr(bench, "MATMUL_SIZE", {"cpu": 8})
+    monkeypatch.setattr(bench, "COPY_BYTES", {"cpu": 1024})
 
 
 @pytest.fixture
