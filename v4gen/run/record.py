@@ -65,8 +65,8 @@ def package_digests(package_dir: Path) -> dict[str, str]:
 
 def machine(device: str) -> dict[str, Any]:
     """What a run was on: device kind and name, CPU model, system; of a GPU also what NVML tells, or why it does not."""
-    cpu = _cpu_model()
-    common = {"device": device, "name": cpu, "cpu": cpu, "system": f"{platform.system()} {platform.machine()}"}
+    system = f"{platform.system()} {platform.machine()}"
+    common = {"device": device, "name": device_name(device), "cpu": _cpu_model(), "system": system}
     if not device.startswith("cuda"):
         return common
     import torch
@@ -77,7 +77,16 @@ def machine(device: str) -> dict[str, Any]:
         told = Meter(device).facts()
     except NoMeter as error:
         told = {"nvml": str(error)}
-    return common | {"name": torch.cuda.get_device_name(device), "cuda": torch.version.cuda} | told
+    return common | {"cuda": torch.version.cuda} | told
+
+
+def device_name(device: str) -> str:
+    """The model of the GPU, or of the CPU."""
+    if not device.startswith("cuda"):
+        return _cpu_model()
+    import torch
+
+    return torch.cuda.get_device_name(device)
 
 
 def toolchain() -> dict[str, str]:

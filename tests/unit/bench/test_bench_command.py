@@ -25,19 +25,6 @@ def run_command(*arguments: str) -> Any:
     return CliRunner().invoke(main, ["bench", *arguments])
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_runs: None) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "one.yaml").write_text(
-        "schema: v4gen/1\nname: one\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\nlayout: BSHD\ntargets: [cpu]\n"
-    )
-    (tmp_path / "generated" / "one").mkdir(parents=True)
-    (tmp_path / "generated" / "one" / "__init__.py").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("v4gen.cli.bench.require_runtime", lambda device: None)
-    return tmp_path
-
-
 def test_one_record_of_many_shapes(project: Path) -> None:
     shapes = ["--shape", "length=40", "--shape", "length=8,batch=3,offset=4,ratio=1,topk=5"]
     result = run_command(*shapes, "--rival", "torch", "--rival", "nemo", "--json", "--record", "record.json")
