@@ -6,7 +6,7 @@ from math import gcd
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 from v4gen.digest import digest_data
-from v4gen.plan.choice import choose_backward, choose_backward_sm90, choose_scores
+from v4gen.plan.choice import choose_backward, choose_backward_sm90, choose_scores, choose_select
 from v4gen.plan.cost import SCORE_BYTES, SORTING_BYTES
 from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule, select_schedules
 from v4gen.plan.target import TARGETS, Target
@@ -18,17 +18,17 @@ DOCSTRING_WIDTH = 112
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """The schedules of the kernels on one target; `backward_sm90` where a kernel scheduled by hand serves it."""
+    """The schedules of the kernels on one target.
+
+    `select` has one for each class of widths, and none where selection is by sorting. `backward_sm90` is there where a
+    kernel scheduled by hand serves the target.
+    """
 
     target: Target
     scores: ScoresSchedule
+    select: tuple[SelectSchedule, ...]
     backward: BackwardSchedule
     backward_sm90: BackwardSm90Schedule | None = None
-
-    @property
-    def select(self) -> tuple[SelectSchedule, ...]:
-        """The schedules of the selection kernel, one for each class of widths; none where selection is by sorting."""
-        return select_schedules(self.target)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,8 @@ def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> Targ
     try:
         scores, backward = choose_scores(spec, target), choose_backward(spec, target)
         backward_sm90 = choose_backward_sm90(spec, target).picked
-        return TargetPlan(target, scores.schedule(spec), backward.schedule(spec), backward_sm90)
+        select = choose_select(spec, target)
+        return TargetPlan(target, scores.schedule(spec), select, backward.schedule(spec), backward_sm90)
     except DiagnosticError as error:
         problems.extend(error.diagnostics)
         return None

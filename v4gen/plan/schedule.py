@@ -1,6 +1,6 @@
 """Schedules: how a kernel's work is cut into tiles. Candidates are listed best first; `choice` picks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from v4gen.plan.target import MatrixUnit, Target
@@ -11,6 +11,9 @@ MAX_ROWS = 128
 
 # Keys in one bin of a selection from which on a sorting network beats comparing each with all others.
 CROWD = 64
+
+# The longest row of scores that a selection must be able to narrow down by columns alone, should all of it be equal.
+COLUMNS = 262_144
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,8 @@ class SelectSchedule:
     min_blocks: int
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
+    """The least multiple of `multiple` from `value` on."""
     return -(-value // multiple) * multiple
 
 
@@ -89,7 +93,7 @@ def _query_tiles(heads: int, target: Target) -> list[tuple[int, int]]:
         return [(heads, 1)]
     tiles = [
         (padded, block_q)
-        for padded in range(_round_up(heads, 8), _round_up(heads, 16) + 1, 8)
+        for padded in range(round_up(heads, 8), round_up(heads, 16) + 1, 8)
         for block_q in (16, 8, 4, 2, 1)
         if padded * block_q <= MAX_ROWS and padded * block_q % 16 == 0
     ]
@@ -117,7 +121,7 @@ def backward_candidates(heads: int, target: Target) -> Iterator[BackwardSchedule
     if target.is_cpu:
         yield BackwardSchedule(heads, 32, 1)
         return
-    fewest = _round_up(heads, 16)
+    fewest = round_up(heads, 16)
     for block_i in (64, 32):
         for padded_heads in range(fewest, fewest + 64, 16):
             for threads in (256, 128):
@@ -139,7 +143,7 @@ def uneven_product(schedule: BackwardSchedule, dim: int, target: Target) -> str 
 
 def backward_sm90_candidates(heads: int, dim: int, target: Target) -> Iterator[BackwardSm90Schedule]:
     """Every schedule of the hand-scheduled backward kernel worth having on `target`, best first; none but on Hopper."""
-    padded_heads = _round_up(heads, 64)
+    padded_heads = round_up(heads, 64)
     # Each warpgroup takes its share of dk's columns, and wgmma with an N of 8 modulo 16 gives wrong numbers.
     if target.matrix_unit is MatrixUnit.WGMMA and dim % (16 * padded_heads // 64) == 0:
         for blocks_per_sm in (3, 2, 1):
@@ -177,3 +181,28 @@ def select_schedules(target: Target) -> tuple[SelectSchedule, ...]:
         SelectSchedule(widest, capacity, bins, CROWD, threads, values, min_blocks)
         for (widest, capacity, bins, threads, values), min_blocks in zip(shapes, blocks, strict=True)
     )
+
+
+def serving(schedules: Sequence[SelectSchedule], topk: int) -> SelectSchedule | None:
+    """The schedule that selects `topk` keys: the first that is wide enough."""
+    return next((schedule for schedule in schedules if schedule.widest >= topk), None)
+
+
+def selection_fault(schedule: SelectSchedule, target: Target) -> str | None:
+    """Why no kernel can have `schedule`, in words; None if one can."""
+    capacity, bins, threads, values = schedule.capacity, schedule.bins, schedule.threads, schedule.values
+    if capacity & (capacity - 1) or bins & (bins - 1):
+        return f"capacity {capacity} and bins {bins} must be powers of two"
+    if schedule.widest + 2 * COLUMNS // bins > capacity:
+        return f"a bin of {COLUMNS} columns does not fit beside {schedule.widest} keys into {capacity}"
+    if values % 4:
+        return f"{values} values are no whole loads of 4"
+    if target.is_cpu:
+        return None
+    if bins % threads:
+        return f"{threads} threads cannot share {bins} bins evenly"
+    # A thread keeps the greatest of each of its groups of scores: there are two for each key that may be wanted.
+    groups = 2 * schedule.widest // threads
+    if not groups or values % groups:
+        return f"{values} values of a thread cannot be shared by {groups} groups"
+    return None
