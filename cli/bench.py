@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from .session import Session, device_option, failure, require_package, require_runtime, session_options
+from .against import recorded_contest, require_comparison, rivals_of, tasks_of
+from .session import DRIFT, Session, device_option, failure, require_package, require_runtime, session_options
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
-    from v4gen.run.bench import Contest
     from v4gen.run.contest import Shape
+    from v4gen.run.power import Meter
+    from v4gen.run.timing import Contest
 
 SHAPE = ("length", "batch", "offset", "ratio", "topk")
-RIVALS = ("cudnn", "nemo", "torch")
+RIVALS = ("cudnn", "flashinfer", "megatron", "nemo", "torch")
+TASKS = ("kernel", "scores", "select", "forward", "backward", "forward+backward", "reproducible backward")
 LENGTH = {"cpu": 1024, "cuda": 16384}
 LARGEST_SEED = 9999
 
@@ -35,6 +38,20 @@ def _numbers(context: click.Context, option: click.Parameter, values: tuple[str,
     return shapes
 
 
+def _range(context: click.Context, option: click.Parameter, value: str | None) -> list[dict[str, int]]:
+    """`4096:65536` as each length from the first to the last, doubling. Raises BadParameter where it is no such."""
+    if value is None:
+        return []
+    first, _, last = value.partition(":")
+    if not all(number.isascii() and number.isdigit() for number in (first, last)) or not 1 <= int(first) <= int(last):
+        raise click.BadParameter(f"`{value}`: expected two lengths, such as 4096:65536, the first not above the last")
+    lengths, length = [], int(first)
+    while length <= int(last):
+        lengths.append({"length": length})
+        length *= 2
+    return lengths
+
+
 @click.command("bench")
 @session_options
 @device_option
@@ -46,13 +63,44 @@ def _numbers(context: click.Context, option: click.Parameter, values: tuple[str,
     metavar="length=S[,batch=B][,offset=P][,ratio=R][,topk=K]",
     help="S queries of each of B sequences, the first at position P; R and K instead of the spec's. May repeat.",
 )
+@click.option(
+    "--lengths",
+    callback=_range,
+    metavar="FIRST:LAST",
+    help="Also every length from FIRST to LAST, each twice the last.",
+)
 @click.option("--drawn", type=click.IntRange(1), metavar="N", help="Also N lengths of 4096 to 65536, drawn at random.")
 @click.option("--seed", type=click.IntRange(0), metavar="K", help="What they are drawn with, instead of a new seed.")
 @click.option("--rival", "rivals", multiple=True, type=click.Choice(RIVALS), help="Time it beside; may repeat.")
-@click.option("--sustained", type=float, default=0, metavar="SECONDS", help="Also time calls on end for this long.")
-@click.option("--record", type=click.Path(dir_okay=False, path_type=Path), help="Write the numbers of one SPEC here.")
+@click.option("--task", "tasks", multiple=True, type=click.Choice(TASKS), help="Time this alone; may repeat.")
 @click.option(
-    "--chart", type=click.Path(dir_okay=False, path_type=Path), help="Draw the forwards of one SPEC: SVG or PNG."
+    "--sustained",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="SECONDS",
+    help="Also time calls on end for this long, and take their energy where NVML tells it.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the numbers of one SPEC here, and tell the lock.",
+)
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="RECORD|LOCK",
+    help="Exit with 1 if SPEC is slower than this record says, or the one that this lock names.",
+)
+@click.option(
+    "--accept",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="RECORD",
+    help="Tell the lock of a record of one SPEC that was made elsewhere, and time nothing.",
+)
+@click.option(
+    "--charts",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Draw time, roofline and memory of one SPEC into this folder, as SVG and PNG.",
 )
 def command(
     arguments: tuple[Path, ...],
@@ -60,70 +108,131 @@ def command(
     json: bool,
     device: str,
     given: list[dict[str, int]],
+    lengths: list[dict[str, int]],
     drawn: int | None,
     seed: int | None,
     rivals: tuple[str, ...],
+    tasks: tuple[str, ...],
     sustained: float,
     record: Path | None,
-    chart: Path | None,
+    against: Path | None,
+    accept: Path | None,
+    charts: Path | None,
 ) -> None:
-    """Time scores, selection, whole forward and backward of the SPECs' packages, as they are on disk.
+    """Time scores, selection, whole forward, backward and both of the SPECs' packages, as they are on disk.
 
-    A matrix product of the same run is the ceiling. On the CPU everything runs on one core. Without shapes the length
-    is 1024 on the CPU and 16384 on a GPU. A rival is timed only if it gives the package's own results; one that does
-    not, that is not installed or that a shape does not suit is left out, with the reason.
+    A matrix product and a copy of the same run are the ceilings. On the CPU everything runs on one core. Without shapes
+    the length is 1024 on the CPU and 16384 on a GPU. A rival is timed only if it gives the package's own results; one
+    that does not, that is not installed or that a shape does not suit is left out, with the reason.
+
+    With --against, shapes, tasks and rivals are the record's unless others are given, and a regression is a task that
+    takes longer than the spread of both runs allows, as a multiple of what every other contestant and ceiling takes.
     """
     session = Session(arguments, json, output_folder)
     if drawn and seed is None:
         seed = random.randint(0, LARGEST_SEED)
     with session.errors():
+        from v4gen.emit.benchmark import note_benchmark
         from v4gen.read.reader import read_specs
         from v4gen.report.bench import bench_report
-        from v4gen.run.bench import bench_package
-        from v4gen.run.record import make_record, write_record
+        from v4gen.report.regression import regression_table
+        from v4gen.run.bench import Course, bench_package
+        from v4gen.run.record import make_record, write_table_record
+        from v4gen.run.regression import verdicts
         from v4gen.run.rivals import rival_versions
 
         command_line = ["v4gen", *sys.argv[1:]]
         specs = read_specs(session.paths)
-        _check_usage(len(specs), drawn, seed, record, chart)
+        _check_usage(len(specs), drawn, seed, one_spec=any((record, against, accept, charts)))
+        if accept:
+            _accept(session, specs[0].name, accept)
+            return
         require_runtime(device)
         for spec in specs:
             require_package(session.output / spec.name)
+        recorded = recorded_contest(against, specs[0], device) if against else None
+        if recorded:
+            tasks, rivals = tasks or tasks_of(recorded), rivals or rivals_of(recorded)
         if drawn and not json:
             session.console.print(f"shapes drawn with --seed {seed}")
+        meter, no_energy = _meter(device, sustained)
+        if no_energy and not json:
+            session.console.print(f"no energy: {no_energy}")
         results = {}
         for spec in specs:
             folder = session.output / spec.name
 
             def keep(contest: "Contest", spec: "Spec" = spec, folder: Path = folder) -> None:
-                results[spec.name] = {"seed": seed, "rivals": rival_versions(rivals), **contest.as_data()}
+                versions = rival_versions(rivals)
+                results[spec.name] = {"seed": seed, "rivals": versions, "no_energy": no_energy, **contest.as_data()}
                 if record:
-                    write_record(record, make_record("bench", results[spec.name], device, folder, command_line))
+                    data = make_record("bench", results[spec.name], device, folder, command_line)
+                    write_table_record(record, data)
+                if not json:
+                    session.console.print(bench_report(spec.name, device, contest, contest.shapes[-1]))
 
-            shapes = _shapes(spec, device, given, drawn, seed)
-            contest = bench_package(folder, spec, device, shapes, rivals, sustained, keep)
-            if not json:
-                session.console.print(bench_report(spec.name, device, contest))
-        if chart:
-            from v4gen.report.chart import write_chart
+            shapes = _shapes(spec, device, given + lengths, drawn, seed, recorded)
+            contest = bench_package(folder, spec, device, shapes, Course(tasks, rivals, sustained), meter, keep)
+        if record:
+            note_benchmark(session.output, specs[0].name, record)
+        if charts:
+            from v4gen.report.chart import write_charts
 
-            write_chart(chart, f"{specs[0].name} on {device}: forward", contest)
+            write_charts(charts, f"{specs[0].name} on {device}", contest)
+        found = verdicts(recorded, contest) if recorded else ()
+        if recorded:
+            require_comparison(found, contest.shapes)
     if json:
-        session.print_json({"results": results})
+        compared = {"against": [verdict.as_data() for verdict in found]} if recorded else {}
+        session.print_json({"results": results} | compared)
+    elif recorded:
+        session.console.print(regression_table(specs[0].name, found))
+    sys.exit(DRIFT if any(verdict.fault for verdict in found) else 0)
 
 
-def _check_usage(specs: int, drawn: int | None, seed: int | None, record: Path | None, chart: Path | None) -> None:
+def _accept(session: Session, name: str, record: Path) -> None:
+    """Note the record in the lock. Raises DiagnosticError where it is of other files than the lock's."""
+    from v4gen.emit.benchmark import note_benchmark
+
+    if not note_benchmark(session.output, name, record):
+        message = f"`{record.as_posix()}` is not of the files that the lock names of `{name}`"
+        raise failure("other-files", message, "bench the package as it is, or generate the one that was timed")
+    if session.json:
+        session.print_json({"results": {}})
+    else:
+        session.console.print(f"{name}: later benchmarks are held against {record.as_posix()}")
+
+
+def _meter(device: str, sustained: float) -> "tuple[Meter | None, str]":
+    """What tells the energy of calls on end, or None and why nothing does; no reason is needed where none is asked."""
+    if not sustained:
+        return None, ""
+    from v4gen.run.power import Meter, NoMeter
+
+    if device == "cpu":
+        return None, "a CPU's is not measured"
+    try:
+        return Meter(device), ""
+    except NoMeter as error:
+        return None, str(error)
+
+
+def _check_usage(specs: int, drawn: int | None, seed: int | None, *, one_spec: bool) -> None:
     """Raise DiagnosticError where the options do not go together."""
-    if (record or chart) and specs != 1:
-        raise failure("one-spec", "`--record` and `--chart` take one SPEC", "name the one to write about")
-    if chart and chart.suffix not in (".svg", ".png"):
-        raise failure("chart-format", f"`{chart}` is no chart's name", "let it end in .svg or .png")
+    if one_spec and specs != 1:
+        message = "`--record`, `--against`, `--accept` and `--charts` take one SPEC"
+        raise failure("one-spec", message, "name the one that it is about")
     if seed is not None and not drawn:
         raise failure("bad-usage", "`--seed` is for `--drawn`", "say how many shapes to draw")
 
 
 def _shapes(
-    spec: "Spec", device: str, given: list[dict[str, int]], drawn: int | None, seed: int | None
+    spec: "Spec",
+    device: str,
+    given: list[dict[str, int]],
+    drawn: int | None,
+    seed: int | None,
+    recorded: "Contest | None",
 ) -> "list[Shape]":
     from v4gen.run.contest import Shape, drawn_shapes
 
@@ -133,4 +242,6 @@ def _shapes(
         raise failure("bad-shape", f"`--shape`: {error}") from error
     if drawn and seed is not None:
         shapes += drawn_shapes(spec, drawn, seed)
-    return shapes or [Shape.of(spec, length=LENGTH[device])]
+    if not shapes and recorded:
+        return list(recorded.shapes)
+    return list(dict.fromkeys(shapes)) or [Shape.of(spec, length=LENGTH[device])]

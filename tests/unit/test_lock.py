@@ -11,7 +11,7 @@ import pytest
 
 from v4gen.diagnostic import DiagnosticError
 from v4gen.emit.api import public_api
-from v4gen.emit.lock import LOCK_NAME, Evidence, Lock, PackageLock, lock_entry, lock_text, read_lock
+from v4gen.emit.lock import LOCK_NAME, Benchmark, Evidence, Lock, PackageLock, lock_entry, lock_text, read_lock
 from v4gen.emit.package import Package
 from v4gen.emit.provenance import Provenance, provenance
 from v4gen.plan.plan import make_plan
@@ -22,6 +22,8 @@ SCHEDULE = MappingProxyType({"sm_90a": {"scores_block_n": 64}, "cpu": {"scores_t
 MADE_FROM = Provenance("5a", "6b", "7c", "ruff 1.2.3", SCHEDULE)
 ENTRY = PackageLock("0.1.0", MADE_FROM, "8d", {"b.py": "22", "__init__.py": "11", "py.typed": "33"})
 EVIDENCE = Evidence(ENTRY.code, "cpu", {"torch": "2.9.0+cpu", "apache-tvm-ffi": "0.1.12"}, "9e")
+
+BENCHMARKS = {"cuda": Benchmark(ENTRY.code, "../records/one.json", "ab")}
 
 
 def written(folder: Path, lock: Lock) -> str:
@@ -35,7 +37,13 @@ def made_from(more: str = "", base: str = SPEC) -> Provenance:
 
 
 def test_a_lock_is_read_back_as_it_was(tmp_path: Path) -> None:
-    lock = Lock({"one": ENTRY, "two": replace(ENTRY, evidence=EVIDENCE), "three": replace(ENTRY, api="0f")})
+    lock = Lock(
+        {
+            "one": ENTRY,
+            "two": replace(ENTRY, evidence=EVIDENCE),
+            "three": replace(ENTRY, api="0f", benchmarks=BENCHMARKS),
+        }
+    )
     written(tmp_path, lock)
     assert read_lock(tmp_path) == lock
 

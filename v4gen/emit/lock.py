@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,14 +45,30 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Benchmark:
+    """The record that a later benchmark is held against: its path from the lock's folder, and its digest.
+
+    `code` names the bytes that were timed.
+    """
+
+    code: str
+    path: str
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
 class PackageLock:
-    """One package: the version that emitted it, what from, its public API, and the sha256 of each file."""
+    """One package: the version that emitted it, what from, its public API, and the sha256 of each file.
+
+    What was proved of it follows, and what was measured, by device.
+    """
 
     generator: str
     provenance: Provenance
     api: str
     files: Mapping[str, str]
     evidence: Evidence | None = None
+    benchmarks: Mapping[str, Benchmark] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def code(self) -> str:
@@ -62,10 +78,10 @@ class PackageLock:
     def renewed(self, now: PackageLock) -> PackageLock:
         """The entry after generating `now`: itself where only v4gen's version is another, as its output is not.
 
-        Evidence stays, and names the bytes that it is about.
+        Evidence and benchmarks stay, and name the bytes that they are about.
         """
-        same = replace(self, generator=now.generator, evidence=None) == now
-        return self if same else replace(now, evidence=self.evidence)
+        same = replace(self, generator=now.generator, evidence=None, benchmarks={}) == now
+        return self if same else replace(now, evidence=self.evidence, benchmarks=self.benchmarks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +143,8 @@ def _lines(lock: Lock) -> Iterator[str]:
             record = {"record": found.record} if found.record else {}
             yield from _table(f"package.{name}.evidence", {"code": found.code, "device": found.device, **record})
             yield from _table(f"package.{name}.evidence.toolchain", dict(sorted(found.toolchain.items())))
+        for device, timed in sorted(entry.benchmarks.items()):
+            yield from _table(f"package.{name}.benchmark.{device}", asdict(timed))
 
 
 def _table(name: str, entries: Mapping[str, str | int]) -> Iterator[str]:
@@ -145,7 +163,8 @@ def _entry(name: str, table: Mapping[str, Any]) -> PackageLock:
     digests = {key: table[key] for key in _PROVENANCE}
     made_from = Provenance(**digests, schedule=MappingProxyType(dict(table.get("schedule", {}))))
     found = _evidence(table.get("evidence"))
-    return PackageLock(table["generator"], made_from, table["api"], dict(table["files"]), found)
+    timed = {device: Benchmark(**entry) for device, entry in table.get("benchmark", {}).items()}
+    return PackageLock(table["generator"], made_from, table["api"], dict(table["files"]), found, timed)
 
 
 def _evidence(table: Mapping[str, Any] | None) -> Evidence | None:

@@ -16,15 +16,20 @@ from v4gen.plan.budget import (
     backward_usage,
     budget,
     scores_usage,
+    select_usage,
 )
 from v4gen.plan.pin import pinned, with_pins
 from v4gen.plan.schedule import (
     BackwardSchedule,
     BackwardSm90Schedule,
     ScoresSchedule,
+    SelectSchedule,
     backward_candidates,
     backward_sm90_candidates,
     scores_candidates,
+    select_schedules,
+    selection_fault,
+    serving,
     uneven_product,
 )
 from v4gen.plan.target import Target
@@ -112,12 +117,38 @@ def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Sched
     A pinned size that changes the general kernel asks for that one.
     """
     unpinned = spec.model_copy(update={"schedule": {}})
-    pins = choose_backward(spec, target).picked != choose_backward(unpinned, target).picked
+    general = choose_backward(spec, target).picked != choose_backward(unpinned, target).picked
+    schedules = [] if general else list(backward_sm90_candidates(spec.heads, spec.dim, target))
+    changes = pinned(_pins(spec, target), "backward_sm90", spec, target) if schedules else {}
     candidates = [
         _weighed(schedule, backward_sm90_usage(schedule, spec.dim, target), backward_sm90_budget(target, schedule))
-        for schedule in ([] if pins else backward_sm90_candidates(spec.heads, spec.dim, target))
+        for schedule in with_pins(schedules, changes)
     ]
-    return Choice("backward_sm90", target, tuple(candidates), ())
+    return Choice("backward_sm90", target, tuple(candidates), tuple(changes))
+
+
+def choose_select(spec: Spec, target: Target) -> tuple[SelectSchedule, ...]:
+    """The selection kernel's schedules, one a class of widths; pins are of the one that serves the spec's top-k.
+
+    None where selection is by sorting. Raises DiagnosticError for a pinned size that no kernel can have.
+    """
+    schedules = select_schedules(target)
+    changes, usual = pinned(_pins(spec, target), "select", spec, target), serving(schedules, spec.topk)
+    if not changes or usual is None:
+        return schedules
+    (changed,) = with_pins([usual], changes)
+    if fault := selection_fault(changed, target) or select_excess(changed, target):
+        message = f"spec `{spec.name}`: no selection kernel of {target.name} can have the pinned sizes: {fault}"
+        raise DiagnosticError([Diagnostic(Severity.ERROR, "schedule-size", message)])
+    return tuple(changed if schedule is usual else schedule for schedule in schedules)
+
+
+def select_excess(schedule: SelectSchedule, target: Target) -> str | None:
+    """By what a schedule of the selection kernel exceeds its budget, in words; None when it stays within."""
+    usage, blocks = select_usage(schedule), schedule.min_blocks
+    if blocks * usage.shared_memory > target.shared_memory:
+        return f"{blocks} blocks of {usage.shared_memory} bytes of shared memory, over {target.shared_memory}"
+    return budget(target, schedule.threads).fault(usage)
 
 
 def _common_first(candidates: Sequence[Candidate[_Schedule]], target: Target) -> tuple[Candidate[_Schedule], ...]:

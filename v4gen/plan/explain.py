@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from v4gen.plan.budget import Budget, Usage, budget, element_bytes, select_usage
-from v4gen.plan.choice import Candidate, Choice, choose_backward, choose_backward_sm90, choose_scores
+from v4gen.plan.choice import Candidate, Choice, choose_backward, choose_backward_sm90, choose_scores, choose_select
 from v4gen.plan.cost import (
     backward_bytes,
     backward_flops,
@@ -20,7 +20,7 @@ from v4gen.plan.cost import (
 )
 from v4gen.plan.plan import score_scratch
 from v4gen.plan.reason import Reason, reasons
-from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule, select_schedules
+from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule, serving
 from v4gen.plan.target import TARGETS, Peak, Target
 from v4gen.read.spec import Spec
 
@@ -169,21 +169,21 @@ def _explain_kernel(spec: Spec, choice: AnyChoice) -> KernelExplanation:
 
 
 def _selection(spec: Spec, target: Target) -> tuple[SelectionLine, ...]:
-    schedules = select_schedules(target)
-    serving = next((schedule for schedule in schedules if schedule.widest >= spec.topk), None)
+    schedules = choose_select(spec, target)
+    usual = serving(schedules, spec.topk)
     return tuple(
         SelectionLine(
             asdict(schedule),
             select_usage(schedule),
             budget(target, schedule.threads),
-            _serves(schedule, serving, spec),
+            _serves(schedule, usual, spec),
         )
         for schedule in schedules
     )
 
 
-def _serves(schedule: SelectSchedule, serving: SelectSchedule | None, spec: Spec) -> str:
-    if schedule is serving:
+def _serves(schedule: SelectSchedule, usual: SelectSchedule | None, spec: Spec) -> str:
+    if schedule is usual:
         return PICKED
     return f"narrower than the top {spec.topk}" if schedule.widest < spec.topk else "for wider calls"
 

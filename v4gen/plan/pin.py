@@ -5,21 +5,47 @@ from dataclasses import fields, replace
 from typing import TypeVar
 
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity, did_you_mean
-from v4gen.plan.schedule import BackwardSchedule, ScoresSchedule
+from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule
 from v4gen.plan.target import MatrixUnit, Target
 from v4gen.read.spec import Spec
 
-KERNELS = {"scores": ScoresSchedule, "backward": BackwardSchedule}
+KERNELS = {
+    "scores": ScoresSchedule,
+    "select": SelectSchedule,
+    "backward": BackwardSchedule,
+    "backward_sm90": BackwardSm90Schedule,
+}
+# Which widths a selection serves is the package's business.
+_UNPINNED = ("select_widest",)
 
 # What a size is a multiple of on a GPU: the rows and columns of matrix instructions.
-_GRANULES = {"scores_padded_heads": 8, "backward_padded_heads": 16, "scores_block_n": 16, "backward_block_i": 16}
+_GRANULES = {
+    "scores_padded_heads": 8,
+    "scores_block_n": 16,
+    "backward_padded_heads": 16,
+    "backward_block_i": 16,
+    "backward_sm90_padded_heads": 64,  # a warpgroup for each
+    "backward_sm90_block_i": 64,  # a warpgroup's warps own 16 keys each
+}
 
-_Schedule = TypeVar("_Schedule", ScoresSchedule, BackwardSchedule)
+_Schedule = TypeVar("_Schedule", ScoresSchedule, SelectSchedule, BackwardSchedule, BackwardSm90Schedule)
 
 
 def pin_names() -> list[str]:
     """Every name that a pinned schedule may set, such as `scores_block_n`."""
-    return [f"{kernel}_{field.name}" for kernel, schedule in KERNELS.items() for field in fields(schedule)]
+    return [name for kernel in KERNELS for name in _names(kernel)]
+
+
+def _names(kernel: str) -> list[str]:
+    names = (f"{kernel}_{field.name}" for field in fields(KERNELS[kernel]))
+    return [name for name in names if name not in _UNPINNED]
+
+
+def pins_of(
+    kernel: str, schedule: ScoresSchedule | SelectSchedule | BackwardSchedule | BackwardSm90Schedule
+) -> dict[str, int]:
+    """The pins that ask for `schedule` of `kernel`."""
+    return {name: getattr(schedule, name.removeprefix(f"{kernel}_")) for name in _names(kernel)}
 
 
 def pinned(pins: Mapping[str, int], kernel: str, spec: Spec, target: Target) -> dict[str, int]:
@@ -30,8 +56,7 @@ def pinned(pins: Mapping[str, int], kernel: str, spec: Spec, target: Target) -> 
     problems = list(_faults(pins, spec, target))
     if problems:
         raise DiagnosticError(problems)
-    prefix = f"{kernel}_"
-    return {name.removeprefix(prefix): value for name, value in pins.items() if name.startswith(prefix)}
+    return {name.removeprefix(f"{kernel}_"): pins[name] for name in _names(kernel) if name in pins}
 
 
 def with_pins(candidates: Sequence[_Schedule], changes: Mapping[str, int]) -> list[_Schedule]:
@@ -60,6 +85,9 @@ def _faults(pins: Mapping[str, int], spec: Spec, target: Target) -> Iterator[Dia
 def _multiple_of(name: str, target: Target) -> int:
     if target.is_cpu:
         return 1
-    if name.endswith("threads"):
-        return 128 if target.matrix_unit is MatrixUnit.WGMMA else target.warp_size
-    return _GRANULES.get(name, 1)
+    return thread_granule(target) if name.endswith("threads") else _GRANULES.get(name, 1)
+
+
+def thread_granule(target: Target) -> int:
+    """What the threads of a block are a multiple of: a warp, or the warpgroup that wgmma takes."""
+    return 128 if target.matrix_unit is MatrixUnit.WGMMA else target.warp_size

@@ -7,7 +7,7 @@ from math import gcd
 from v4gen.diagnostic import Diagnostic, DiagnosticError, Severity
 from v4gen.digest import digest_data
 from v4gen.plan.budget import backward_sm90_usage, backward_usage, scores_usage, select_usage
-from v4gen.plan.choice import choose_backward, choose_backward_sm90, choose_scores
+from v4gen.plan.choice import choose_backward, choose_backward_sm90, choose_scores, choose_select
 from v4gen.plan.cost import SCORE_BYTES, SORTING_BYTES
 from v4gen.plan.schedule import BackwardSchedule, BackwardSm90Schedule, ScoresSchedule, SelectSchedule, select_schedules
 from v4gen.plan.target import TARGETS, Target
@@ -19,21 +19,18 @@ DOCSTRING_WIDTH = 112
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """The schedules of the kernels on one target; `backward_sm90` where a kernel scheduled by hand serves it.
+    """The schedules of the kernels on one target, and what the largest block of them takes of shared memory, in bytes.
 
-    `shared_memory` is what the largest block of them takes, in bytes.
+    `select` has one for each class of widths, and none where selection is by sorting. `backward_sm90` is there where a
+    kernel scheduled by hand serves the target.
     """
 
     target: Target
     shared_memory: int
     scores: ScoresSchedule
+    select: tuple[SelectSchedule, ...]
     backward: BackwardSchedule
     backward_sm90: BackwardSm90Schedule | None = None
-
-    @property
-    def select(self) -> tuple[SelectSchedule, ...]:
-        """The schedules of the selection kernel, one for each class of widths; none where selection is by sorting."""
-        return select_schedules(self.target)
 
 
 @dataclass(frozen=True)
@@ -166,12 +163,13 @@ def _plan_target(spec: Spec, target: Target, problems: list[Diagnostic]) -> Targ
     try:
         scores, backward = choose_scores(spec, target).schedule(spec), choose_backward(spec, target).schedule(spec)
         backward_sm90 = choose_backward_sm90(spec, target).picked
+        select = choose_select(spec, target)
         usages = [scores_usage(scores, spec.dim, target), backward_usage(backward, spec.dim, target)]
-        usages += [select_usage(schedule) for schedule in select_schedules(target)]
+        usages += [select_usage(schedule) for schedule in select]
         if backward_sm90:
             usages.append(backward_sm90_usage(backward_sm90, spec.dim, target))
         shared_memory = max(usage.shared_memory for usage in usages)
-        return TargetPlan(target, shared_memory, scores, backward, backward_sm90)
+        return TargetPlan(target, shared_memory, scores, select, backward, backward_sm90)
     except DiagnosticError as error:
         problems.extend(error.diagnostics)
         return None

@@ -1,6 +1,6 @@
 """Schedules: how a kernel's work is cut into tiles. Candidates are listed best first; `choice` picks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from v4gen.plan.target import MatrixUnit, Target
@@ -75,7 +75,8 @@ class SelectSchedule:
     min_blocks: int
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
+    """The least multiple of `multiple` from `value` on."""
     return -(-value // multiple) * multiple
 
 
@@ -89,7 +90,7 @@ def _query_tiles(heads: int, target: Target) -> list[tuple[int, int]]:
         return [(heads, 1)]
     tiles = [
         (padded, block_q)
-        for padded in range(_round_up(heads, 8), _round_up(heads, 16) + 1, 8)
+        for padded in range(round_up(heads, 8), round_up(heads, 16) + 1, 8)
         for block_q in (16, 8, 4, 2, 1)
         if padded * block_q <= MAX_ROWS and padded * block_q % 16 == 0
     ]
@@ -117,7 +118,7 @@ def backward_candidates(heads: int, target: Target) -> Iterator[BackwardSchedule
     if target.is_cpu:
         yield BackwardSchedule(heads, 32, 1)
         return
-    fewest = _round_up(heads, 16)
+    fewest = round_up(heads, 16)
     for block_i in (64, 32):
         for padded_heads in range(fewest, fewest + 64, 16):
             for threads in (256, 128):
@@ -139,7 +140,7 @@ def uneven_product(schedule: BackwardSchedule, dim: int, target: Target) -> str 
 
 def backward_sm90_candidates(heads: int, dim: int, target: Target) -> Iterator[BackwardSm90Schedule]:
     """Every schedule of the hand-scheduled backward kernel worth having on `target`, best first; none but on Hopper."""
-    padded_heads = _round_up(heads, 64)
+    padded_heads = round_up(heads, 64)
     # Each warpgroup takes its share of dk's columns, and wgmma with an N of 8 modulo 16 gives wrong numbers.
     if target.matrix_unit is MatrixUnit.WGMMA and dim % (16 * padded_heads // 64) == 0:
         for blocks_per_sm in (3, 2, 1):
@@ -176,11 +177,35 @@ def select_schedules(target: Target) -> tuple[SelectSchedule, ...]:
         return tuple(SelectSchedule(widest, capacity, bins, CROWD, 1, 32, 1) for widest, capacity, bins, _, _ in shapes)
     # As many blocks as registers and shared memory allow; at Hopper's numbers ptxas spills on sm_100a, and at those of
     # sm_100a it spills when it makes Hopper's code of sm_80's kernels. 99 KiB hold one wide block in any case.
+    blocks = (4, 1, 1) if target.is_portable else (4, 2, 1)
     if target.matrix_unit is MatrixUnit.WGMMA:
         blocks = (5, 3, 1)
-    else:
-        blocks = (4, 1, 1) if target.is_portable else (4, 2, 1)
     return tuple(
         SelectSchedule(widest, capacity, bins, CROWD, threads, values, min_blocks)
         for (widest, capacity, bins, threads, values), min_blocks in zip(shapes, blocks, strict=True)
     )
+
+
+def serving(schedules: Sequence[SelectSchedule], topk: int) -> SelectSchedule | None:
+    """The schedule that selects `topk` keys: the first that is wide enough."""
+    return next((schedule for schedule in schedules if schedule.widest >= topk), None)
+
+
+def selection_fault(schedule: SelectSchedule, target: Target) -> str | None:
+    """Why no kernel can have `schedule`, in words; None if one can."""
+    capacity, bins, threads, values = schedule.capacity, schedule.bins, schedule.threads, schedule.values
+    if capacity & (capacity - 1) or bins & (bins - 1):
+        return f"capacity {capacity} and bins {bins} must be powers of two"
+    if schedule.widest > capacity:
+        return f"{schedule.widest} keys do not fit into a capacity of {capacity}"
+    if values % 4:
+        return f"{values} values are no whole loads of 4"
+    if target.is_cpu:
+        return None
+    if bins % threads:
+        return f"{threads} threads cannot share {bins} bins evenly"
+    # A thread keeps the greatest of each of its groups of scores: there are two for each key that may be wanted.
+    groups = 2 * schedule.widest // threads
+    if not groups or values % groups:
+        return f"{values} values of a thread cannot be shared by {groups} groups"
+    return None

@@ -12,10 +12,11 @@ bounds holds for each. That the right number of keys is there, each visible and 
 Gradients. Both sides may round g w, the weights and the result to the input's dtype. Such errors are independent and
 of either sign, and so are the terms on random inputs: each rounding adds at most v / sqrt(3) of the gradient's norm,
 six of them sqrt(6/3) v. GRADIENT_ROUNDINGS v is nearly three times that; a head that is left out of 64 is off by
-1/8, a column of 512 by 1/23.
+1/8, a column of 512 by 1/23. A rival that selected for itself is held against the gradients of the keys that it
+selected: those are judged on their own, and at the end of a row rounding may decide.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ def disagreement(task: str, found: Any, problem: Problem, answers: Answers) -> s
         "select": _selection,
         "forward": _selection,
         "backward": _gradients,
+        "forward+backward": _both,
     }
     return judges[task](found, problem, answers)
 
@@ -114,13 +116,24 @@ def _wrong_keys(row: Row, found: tuple["Tensor", "Tensor"], answers: Answers) ->
     return ""
 
 
+def _both(found: tuple["Tensor", ...], problem: Problem, answers: Answers) -> str:
+    scores, indices, *gradients = found
+    if wrong := _selection((scores, indices), problem, answers):
+        return wrong
+    keys = indices.masked_fill(scores == -float("inf"), -1).int()
+    return _wrong_gradients(gradients, answers.gradients_of(keys, problem.row_grad(keys.shape[-1])), problem)
+
+
 def _gradients(found: tuple["Tensor", ...], problem: Problem, answers: Answers) -> str:
+    return _wrong_gradients(found, answers.gradients, problem)
+
+
+def _wrong_gradients(found: Sequence["Tensor"], expected: Sequence["Tensor"], problem: Problem) -> str:
     import torch
 
-    dq, dw, dk = answers.gradients
     scale = problem.spec.weight_scale  # a rival's weights hold it
     limit = GRADIENT_ROUNDINGS * torch.finfo(problem.dtype).eps / 2
-    for name, rival, ours, factor in zip(("dq", "dw", "dk"), found, (dq, dw, dk), (1, scale, 1), strict=True):
+    for name, rival, ours, factor in zip(("dq", "dw", "dk"), found, expected, (1, scale, 1), strict=True):
         error = _distance(rival, ours, factor)
         if not error <= limit:
             return f"{name} off by {error:.2g} of its norm, at most {limit:.2g}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #   select    scores and indices [B, S, K] of the best columns of `Answers.matrix`, −inf in a column without a key
 #   forward   the same, from q, k and weights
 #   backward  dq, dw and dk, in the layout of q, weights and k
+#   forward+backward   forward's scores and indices, then backward's gradients for `Problem.row_grad`, dk in k's
+#                      dtype
 Tasks = Mapping[str, Callable[[], Any]]
 
 RANGES = {
@@ -37,6 +39,12 @@ MATRIX_LIMIT = 16 << 30
 
 class Unfit(Exception):
     """A contestant cannot run here: it is not installed, or does not take the shape. The message says why."""
+
+
+def require(condition: bool, otherwise: str) -> None:
+    """Raise Unfit, with `otherwise` as the reason, unless the condition holds."""
+    if not condition:
+        raise Unfit(otherwise)
 
 
 @dataclass(frozen=True)
@@ -178,6 +186,23 @@ class Problem:
     def grad(self) -> "Tensor":
         return self._normal(self.shape.batch, self.shape.length, self.width, seed=4)
 
+    def row_grad(self, width: int) -> "Tensor":
+        """Gradients that are equal in a row, so that they do not depend on the order in which it was selected."""
+        rows = self._normal(self.shape.batch, self.shape.length, 1, seed=4)
+        return rows.expand(-1, -1, width).contiguous()
+
+    @cached_property
+    def leaves(self) -> tuple["Tensor", "Tensor", "Tensor"]:
+        """q, k and weights, asking for gradients."""
+        q, k, weights = (tensor.detach().requires_grad_() for tensor in (self.q, self.k, self.weights))
+        return q, k, weights
+
+
+def scaled_weights(problem: Problem) -> "Tensor":
+    """The weights with the spec's constant in them, where other indexers expect every scale."""
+    scale = problem.spec.weight_scale
+    return problem.weights if scale == 1 else problem.weights * scale
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -212,8 +237,11 @@ class Answers:
         return select(self.matrix, tuple(limit.unsqueeze(0) for limit in self._ranges()), problem.width)
 
     def forward(self) -> Any:
+        return self._selected(self.problem.q, self.problem.k, self.problem.weights)
+
+    def _selected(self, *inputs: "Tensor") -> Any:
+        """Scores and indices [B, S, K] for q, k and weights."""
         problem, shape, forward = self.problem, self.problem.shape, self.package.indexer._ops.checked_select
-        inputs = (problem.q, problem.k, problem.weights)
         if problem.spec.mask == "causal":
             return forward(*inputs, shape.ratio, shape.topk, None, shape.offset)
         starts, ends = (limit.unsqueeze(0) for limit in self._ranges())
@@ -221,9 +249,27 @@ class Answers:
         return [tensor.unsqueeze(0) for tensor in found] if problem.packed else found
 
     def backward(self) -> Any:
-        problem, columns = self.problem, (self.best[1], self.problem.grad)
-        indices, grad = (tensor.squeeze(0) for tensor in columns) if problem.packed else columns
+        return self.gradients_of(self.best[1], self.problem.grad)
+
+    def gradients_of(self, indices: "Tensor", grad: "Tensor") -> Any:
+        """dq, dw and dk for the gradients [B, S, K] of the scores at indices [B, S, K]."""
+        problem = self.problem
+        if problem.packed:
+            indices, grad = indices.squeeze(0), grad.squeeze(0)
         return self.package.bwd.batched_indexer_bwd(problem.q, problem.weights, problem.k, indices, grad)
+
+    def forward_and_backward(self) -> tuple["Tensor", ...]:
+        """The selection and its gradients through autograd: what a training step asks for."""
+        import torch
+
+        q, k, weights = self.problem.leaves
+        scores, indices = self._selected(q, k, weights)
+        gradients = torch.autograd.grad(scores, (q, weights, k), self._row_grad)
+        return (scores.detach(), indices, *gradients)
+
+    @cached_property
+    def _row_grad(self) -> "Tensor":
+        return self.problem.row_grad(self.problem.width)
 
     def reproducible_backward(self) -> Any:
         """The backward, with sums that are the same on every run."""
@@ -286,5 +332,6 @@ class Answers:
             "select": self.select,
             "forward": self.forward,
             "backward": self.backward,
+            "forward+backward": self.forward_and_backward,
             "reproducible backward": self.reproducible_backward,
         }

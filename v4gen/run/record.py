@@ -37,21 +37,56 @@ def write_record(path: Path, record: dict[str, Any]) -> None:
     write([Change(path, json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n")])
 
 
+def write_table_record(path: Path, record: dict[str, Any]) -> None:
+    """`write_record`, with each row of a table, an object in a list, on a line of its own."""
+    write([Change(path, _tabular(record, "") + "\n")])
+
+
+def _tabular(value: Any, margin: str) -> str:
+    inner = f"{margin}  "
+    match value:
+        case dict() if value:
+            parts = [f"{json.dumps(key)}: {_tabular(item, inner)}" for key, item in value.items()]
+            return "{\n" + ",\n".join(inner + part for part in parts) + f"\n{margin}}}"
+        case [dict(), *_]:
+            return "[\n" + ",\n".join(inner + _line(row) for row in value) + f"\n{margin}]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
 def package_digests(package_dir: Path) -> dict[str, str]:
     """sha256 of each Python file of the package and of its `py.typed`, line endings normalised, by relative path."""
     files = sorted(path for path in package_dir.rglob("*") if path.suffix == ".py" or path.name == "py.typed")
     return {path.relative_to(package_dir).as_posix(): digest_bytes(path.read_bytes()) for path in files}
 
 
-def machine(device: str) -> dict[str, str]:
-    """What the validation ran on: device kind and name, CPU model, system."""
-    cpu = _cpu_model()
-    name = cpu
-    if device.startswith("cuda"):
-        import torch
+def machine(device: str) -> dict[str, Any]:
+    """What a run was on: device kind and name, CPU model, system; of a GPU also what NVML tells, or why it does not."""
+    system = f"{platform.system()} {platform.machine()}"
+    common = {"device": device, "name": device_name(device), "cpu": _cpu_model(), "system": system}
+    if not device.startswith("cuda"):
+        return common
+    import torch
 
-        name = torch.cuda.get_device_name(device)
-    return {"device": device, "name": name, "cpu": cpu, "system": f"{platform.system()} {platform.machine()}"}
+    from v4gen.run.power import Meter, NoMeter
+
+    try:
+        told = Meter(device).facts()
+    except NoMeter as error:
+        told = {"nvml": str(error)}
+    return common | {"cuda": torch.version.cuda} | told
+
+
+def device_name(device: str) -> str:
+    """The model of the GPU, or of the CPU."""
+    if not device.startswith("cuda"):
+        return _cpu_model()
+    import torch
+
+    return torch.cuda.get_device_name(device)
 
 
 def toolchain() -> dict[str, str]:

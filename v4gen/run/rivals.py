@@ -1,24 +1,34 @@
 """Who else is timed: other indexers, each as a set of tasks on the package's problem."""
 
 import importlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from v4gen.run.contest import Answers, Problem, Tasks, Unfit
+from v4gen.run.borrowed import borrowed
+from v4gen.run.contest import Answers, Problem, Tasks, Unfit, require, scaled_weights
+from v4gen.run.plain import torch_tasks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 NEMO_KERNELS = "nemo_automodel.components.models.deepseek_v4.kernels"
-TORCH_CHUNK = 512  # queries whose products plain torch holds at once
+NEMO_MODULES = ("tilelang_indexer_fwd", "tilelang_indexer_bwd", "tilelang_indexer")
+NEMO_STAND_INS: Mapping[str, Mapping[str, Any]] = {
+    "nemo_automodel.shared": {},
+    "nemo_automodel.shared.import_utils": {"UnavailableError": ImportError},
+}
+MEGATRON_KERNELS = "megatron.core.transformer.experimental_attention_variant.ops"
+MEGATRON_MODULES = ("indexer", "tilelang_indexer_fwd", "tilelang_indexer_bwd")
+MEGATRON_STAND_INS: Mapping[str, Mapping[str, Any]] = {
+    "megatron.core.utils": {"round_up_to_nearest_multiple": lambda value, multiple: -(-value // multiple) * multiple}
+}
 CUDNN_TOPK = 2048  # the most that its selection takes
 CUDNN_KEYS_PER_BLOCK = 128  # its backward gathers so many keys at a time
+FLASHINFER_LOWEST_INDEX = 1  # its TopKTieBreak.SMALL
 
 
 @dataclass(frozen=True)
@@ -37,19 +47,82 @@ class Rival:
 
 
 def nemo_tasks(problem: Problem, answers: Answers) -> Tasks:
-    """NeMo AutoModel's hand-written modules, loaded by path so that they need torch and tilelang alone."""
+    """NeMo AutoModel's hand-written modules, which need torch and tilelang alone."""
+    import torch
+
     shape, spec = problem.shape, problem.spec
-    fwd, bwd, indexer = _nemo_modules()
-    _require(spec.layout == "SBHD", "takes SBHD alone")
-    _require(not shape.offset, "starts at position 0")
-    _require(spec.dtype == "bfloat16", "takes bfloat16 alone")
-    q, k, weights = problem.q, problem.k, _scaled_weights(problem)
+    fwd, bwd, indexer = borrowed(NEMO_KERNELS, NEMO_MODULES, NEMO_STAND_INS)
+    require(spec.layout == "SBHD", "takes SBHD alone")
+    require(not shape.offset, "starts at position 0")
+    require(spec.dtype == "bfloat16", "takes bfloat16 alone")
+    q, k, weights = problem.q, problem.k, scaled_weights(problem)
     ranges = fwd._make_causal_cu_seqlens(shape.length, shape.keys, shape.ratio, q.device)
+    row_grad = cache(lambda: problem.row_grad(min(shape.topk, shape.keys)))
+
+    def forward_and_backward() -> tuple["Tensor", ...]:
+        leaves = [tensor.detach().requires_grad_() for tensor in (q, weights, k)]
+        scores, indices = indexer.v4_lighting_indexer(leaves[0], leaves[2], leaves[1], shape.ratio, shape.topk)
+        return (scores.detach(), indices, *torch.autograd.grad(scores, leaves, row_grad()))
+
     return {
         "scores": lambda: fwd.batched_indexer_fwd(q, k, weights, *ranges),
         "forward": lambda: indexer.v4_lighting_indexer(q, k, weights, shape.ratio, shape.topk),
         "backward": lambda: bwd.batched_indexer_bwd(q, weights, k, answers.best[1], problem.grad),
+        "forward+backward": forward_and_backward,
     }
+
+
+def megatron_tasks(problem: Problem, answers: Answers) -> Tasks:
+    """Megatron-core's TileLang indexer, which takes one sequence and the range of keys that each query sees."""
+    import torch
+
+    indexer, fwd, bwd = borrowed(MEGATRON_KERNELS, MEGATRON_MODULES, MEGATRON_STAND_INS)
+    require(problem.shape.batch == 1, "takes one sequence alone")
+    require(problem.spec.dtype == "bfloat16", "takes bfloat16 alone")
+    tensors = (problem.q, problem.k, scaled_weights(problem))
+    q, k, weights = (_compact(problem.batch_first(tensor)).squeeze(0) for tensor in tensors)
+    ranges = (torch.zeros_like(problem.ends), problem.ends)
+    row_grad = cache(lambda: problem.row_grad(min(problem.shape.topk, problem.shape.keys)).squeeze(0))
+
+    def selected(*inputs: "Tensor") -> tuple["Tensor", "Tensor"]:
+        scores, indices = indexer.lighting_indexer(*inputs, *ranges, problem.shape.topk)
+        return scores, indices
+
+    def gradients(dq: "Tensor", dw: "Tensor", dk: "Tensor") -> tuple["Tensor", ...]:
+        return tuple(problem.in_layout(gradient.unsqueeze(0)) for gradient in (dq, dw, dk))
+
+    def backward() -> tuple["Tensor", ...]:
+        columns = answers.best[1].squeeze(0), problem.grad.squeeze(0)
+        return gradients(*bwd.indexer_bwd_interface(q, weights, k, *columns))
+
+    def forward_and_backward() -> tuple["Tensor", ...]:
+        leaves = [tensor.detach().requires_grad_() for tensor in (q, k, weights)]
+        scores, indices = selected(*leaves)
+        dq, dk, dw = torch.autograd.grad(scores, leaves, row_grad())
+        return (scores.detach().unsqueeze(0), indices.unsqueeze(0), *gradients(dq, dw, dk))
+
+    return {
+        "scores": lambda: fwd.indexer_fwd_interface(q, k, weights, *ranges).unsqueeze(0),
+        "forward": lambda: tuple(tensor.unsqueeze(0) for tensor in selected(q, k, weights)),
+        "backward": backward,
+        "forward+backward": forward_and_backward,
+    }
+
+
+def flashinfer_tasks(problem: Problem, answers: Answers) -> Tasks:
+    """FlashInfer's selection: sorted, the same on every run, and lowest index first among equals, as ours is."""
+    if find_spec("flashinfer") is None:
+        raise Unfit("flashinfer-python is not installed")
+    require(problem.device == "cuda", "runs on a GPU alone")
+    require(problem.shape.keys >= problem.shape.topk, "selects no more keys than there are")
+    flashinfer = importlib.import_module("flashinfer")
+
+    def select() -> tuple["Tensor", ...]:
+        rows, options = answers.matrix.flatten(0, 1), {"sorted": True, "deterministic": True}
+        found = flashinfer.top_k(rows, problem.shape.topk, tie_break=FLASHINFER_LOWEST_INDEX, **options)
+        return tuple(tensor.unflatten(0, (problem.shape.batch, problem.shape.length)) for tensor in found)
+
+    return {"select": select}
 
 
 def cudnn_tasks(problem: Problem, answers: Answers) -> Tasks:
@@ -63,12 +136,12 @@ def cudnn_tasks(problem: Problem, answers: Answers) -> Tasks:
     shape, spec, heads = problem.shape, problem.spec, problem.spec.heads
     if find_spec("cudnn") is None or find_spec("cutlass") is None:
         raise Unfit("nvidia-cudnn-frontend and nvidia-cutlass-dsl are not installed")
-    _require(_on_hopper(problem.device), "is timed on Hopper alone")
-    _require(spec.dtype == "bfloat16" and spec.dim == 128, "takes bfloat16 of dim 128 alone")
-    _require(heads in (16, 32, 64), "takes 16, 32 or 64 heads")
-    _require(shape.topk <= CUDNN_TOPK, f"selects at most {CUDNN_TOPK} keys")
+    require(_on_hopper(problem.device), "is timed on Hopper alone")
+    require(spec.dtype == "bfloat16" and spec.dim == 128, "takes bfloat16 of dim 128 alone")
+    require(heads in (16, 32, 64), "takes 16, 32 or 64 heads")
+    require(shape.topk <= CUDNN_TOPK, f"selects at most {CUDNN_TOPK} keys")
     dsa = importlib.import_module("cudnn.deepseek_sparse_attention")
-    q, k, weights = (_compact(problem.batch_first(t)) for t in (problem.q, problem.k, _scaled_weights(problem)))
+    q, k, weights = (_compact(problem.batch_first(t)) for t in (problem.q, problem.k, scaled_weights(problem)))
     offsets = torch.full((shape.batch,), shape.offset, dtype=torch.int32, device=q.device) if shape.offset else None
     lengths = problem.ends.repeat(shape.batch)
 
@@ -83,35 +156,30 @@ def cudnn_tasks(problem: Problem, answers: Answers) -> Tasks:
 
     tasks = {"scores": scores, "select": lambda: best(answers.matrix), "forward": lambda: best(scores())}
     if heads == 64 and problem.width % CUDNN_KEYS_PER_BLOCK == 0:
-        tasks["backward"] = _cudnn_backward(problem, q, k, weights, answers.best[1])
+        backward = _cudnn_backward(problem, q, k, weights)
+        tasks["backward"] = lambda: backward(answers.best[1], problem.grad)
+        if problem.width == shape.topk:
+            tasks["forward+backward"] = _one_after_the_other(tasks["forward"], backward, problem)
     return tasks
 
 
-def torch_tasks(problem: Problem, answers: Answers) -> Tasks:
-    """Plain torch, a chunk of queries at a time: products, relu, weighted sum, torch.topk."""
-    import torch
+def _one_after_the_other(
+    forward: Callable[[], Any], backward: Callable[..., tuple["Tensor", ...]], problem: Problem
+) -> Callable[[], tuple["Tensor", ...]]:
+    """A training step where there is no autograd function; a column without a key holds index -1 as it comes."""
+    row_grad = cache(lambda: problem.row_grad(problem.width))
 
-    shape = problem.shape
-    q, k, weights = (problem.batch_first(t) for t in (problem.q, problem.k, _scaled_weights(problem)))
-    columns = torch.arange(shape.keys, device=q.device)
-    width = min(shape.topk, shape.keys)
+    def step() -> tuple["Tensor", ...]:
+        scores, indices = forward()
+        return (scores, indices, *backward(indices, row_grad()))
 
-    def forward() -> tuple["Tensor", "Tensor"]:
-        best = torch.empty(shape.batch, shape.length, width, device=q.device)
-        indices = torch.empty(best.shape, dtype=torch.int64, device=q.device)
-        for t in range(0, shape.length, TORCH_CHUNK):
-            rows = slice(t, t + TORCH_CHUNK)
-            products = torch.einsum("bthd,bnd->bthn", q[:, rows], k).relu_().float()
-            scores = torch.einsum("bthn,bth->btn", products, weights[:, rows])
-            scores.masked_fill_(columns >= problem.ends[rows, None], -torch.inf)
-            best[:, rows], indices[:, rows] = scores.topk(width, dim=-1)
-        return best, indices
-
-    return {"forward": forward}
+    return step
 
 
 RIVALS: Mapping[str, Rival] = {
     "cudnn": Rival("nvidia-cudnn-frontend", cudnn_tasks),
+    "flashinfer": Rival("flashinfer-python", flashinfer_tasks),
+    "megatron": Rival("megatron-core", megatron_tasks),
     "nemo": Rival("nemo_automodel", nemo_tasks),
     "torch": Rival("torch", torch_tasks),
 }
@@ -122,21 +190,10 @@ def rival_versions(names: Sequence[str]) -> dict[str, str | None]:
     return {name: RIVALS[name].version for name in names}
 
 
-def _require(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise Unfit(otherwise)
-
-
 def _on_hopper(device: str) -> bool:
     import torch
 
     return device == "cuda" and torch.cuda.get_device_capability()[0] == 9
-
-
-def _scaled_weights(problem: Problem) -> "Tensor":
-    """The weights with the spec's constant in them, where other indexers expect every scale."""
-    scale = problem.spec.weight_scale
-    return problem.weights if scale == 1 else problem.weights * scale
 
 
 def _compact(tensor: "Tensor") -> "Tensor":
@@ -144,7 +201,9 @@ def _compact(tensor: "Tensor") -> "Tensor":
     return tensor.flatten().view(tensor.shape)
 
 
-def _cudnn_backward(problem: Problem, q: "Tensor", k: "Tensor", weights: "Tensor", indices: "Tensor") -> Any:
+def _cudnn_backward(
+    problem: Problem, q: "Tensor", k: "Tensor", weights: "Tensor"
+) -> Callable[["Tensor", "Tensor"], tuple["Tensor", ...]]:
     """dq and dw in bfloat16, as its kernel stores them, dk in float32; it takes bfloat16 weights alone."""
     import torch
 
@@ -153,29 +212,10 @@ def _cudnn_backward(problem: Problem, q: "Tensor", k: "Tensor", weights: "Tensor
     (batch, length, heads, dim), keys, rounded = q.shape, k.shape[1], weights.to(q.dtype)
     kernel = make(batch, length, keys, heads, dim, problem.width, topk_indices_global=False).gemm_only
 
-    def backward() -> tuple["Tensor", ...]:
+    def backward(indices: "Tensor", grad: "Tensor") -> tuple["Tensor", ...]:
         dq, dw = torch.empty_like(q), torch.empty_like(rounded)
         dk = torch.zeros(k.shape, device=k.device)
-        kernel(q, rounded, k, dq, dw, dk, problem.grad, indices)
+        kernel(q, rounded, k, dq, dw, dk, grad, indices)
         return tuple(problem.in_layout(gradient) for gradient in (dq, dw, dk))
 
     return backward
-
-
-def _nemo_modules() -> tuple[ModuleType, ...]:
-    """Forward, backward and entry point of an installed nemo_automodel; its own packages are not initialised."""
-    if NEMO_KERNELS not in sys.modules:
-        found = find_spec("nemo_automodel")
-        if found is None or not found.submodule_search_locations:
-            raise Unfit("nemo_automodel is not installed")
-        path = Path(next(iter(found.submodule_search_locations)))
-        parts = NEMO_KERNELS.split(".")
-        for depth in range(1, len(parts) + 1):
-            parent = ModuleType(".".join(parts[:depth]))
-            parent.__path__ = [str(path.joinpath(*parts[1:depth]))]
-            sys.modules[parent.__name__] = parent
-        for name in ("nemo_automodel.shared", "nemo_automodel.shared.import_utils"):
-            sys.modules[name] = ModuleType(name)
-        sys.modules["nemo_automodel.shared.import_utils"].UnavailableError = ImportError  # type: ignore[attr-defined]
-    names = ("tilelang_indexer_fwd", "tilelang_indexer_bwd", "tilelang_indexer")
-    return tuple(importlib.import_module(f"{NEMO_KERNELS}.{name}") for name in names)

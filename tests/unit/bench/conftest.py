@@ -48,6 +48,20 @@ def small_runs(monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
     monkeypatch.setattr(bench, "imported_package", imported)
     monkeypatch.setattr(bench, "ROUNDS", {"cpu": 2})
     monkeypatch.setattr(bench, "MATMUL_SIZE", {"cpu": 8})
+    monkeypatch.setattr(bench, "COPY_BYTES", {"cpu": 1024})
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_runs: None) -> Path:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "one.yaml").write_text(
+        "schema: v4gen/1\nname: one\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\nlayout: BSHD\ntargets: [cpu]\n"
+    )
+    (tmp_path / "generated" / "one").mkdir(parents=True)
+    (tmp_path / "generated" / "one" / "__init__.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("v4gen.cli.bench.require_runtime", lambda device: None)
+    return tmp_path
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from v4gen.run.agreement import disagreement
 from v4gen.run.contest import Answers
-from v4gen.run.rivals import torch_tasks
+from v4gen.run.plain import torch_tasks
 
 TASKS = ["scores", "select", "forward", "backward"]
 

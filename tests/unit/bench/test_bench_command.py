@@ -1,36 +1,28 @@
 """The command line, its record and its chart."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from v4gen.cli import main
 from v4gen.read.spec import Spec
-from v4gen.report.chart import lines, write_chart
+from v4gen.report.chart import lines, write_charts
 from v4gen.run import bench
-from v4gen.run.bench import OURS, Contest, Timing
 from v4gen.run.contest import Shape
 from v4gen.run.rivals import RIVALS
+from v4gen.run.timing import COPY, MATMUL, OURS, Contest, Timing, read_contest
+
+ROOT = Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "docs" / "schemas" / "bench.schema.json").read_text(encoding="utf-8"))
 
 
 def run_command(*arguments: str) -> Any:
     return CliRunner().invoke(main, ["bench", *arguments])
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_runs: None) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "specs" / "one.yaml").write_text(
-        "schema: v4gen/1\nname: one\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\nlayout: BSHD\ntargets: [cpu]\n"
-    )
-    (tmp_path / "generated" / "one").mkdir(parents=True)
-    (tmp_path / "generated" / "one" / "__init__.py").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("v4gen.cli.bench.require_runtime", lambda device: None)
-    return tmp_path
 
 
 def test_one_record_of_many_shapes(project: Path) -> None:
@@ -38,14 +30,43 @@ def test_one_record_of_many_shapes(project: Path) -> None:
     result = run_command(*shapes, "--rival", "torch", "--rival", "nemo", "--json", "--record", "record.json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["results"]["one"]
-    assert [*found] == ["seed", "rivals", "timings", "skipped"]
-    assert found == json.loads((project / "record.json").read_text())["bench"]
+    assert [*found] == ["seed", "rivals", "no_energy", "timings", "skipped"]
+    record = (project / "record.json").read_text()
+    assert found == json.loads(record)["bench"]
+    jsonschema.validate(json.loads(record), SCHEMA)
+    assert record.count("\n") < 40 + len(found["timings"]) + len(found["skipped"])
+    measured = [field.name for field in fields(Timing) if field.name != "shape"]
+    again = read_contest(found)
+    assert [[getattr(timing, name) for name in measured] for timing in again.timings] == [
+        [row[name] for name in measured] for row in found["timings"]
+    ]
+    assert [skip.reason for skip in again.skips] == [row["reason"] for row in found["skipped"]]
     assert found["rivals"]["torch"] == RIVALS["torch"].version
     assert [entry["reason"] for entry in found["skipped"]] == ["nemo_automodel is not installed"] * 2
     timed = {(entry["length"], entry["batch"], entry["keys"], entry["topk"]) for entry in found["timings"]}
     assert timed == {(40, 1, 10, 8), (8, 3, 12, 5)}
     (forward,) = (t for t in found["timings"] if (t["task"], t["who"], t["length"]) == ("forward", "torch", 40))
-    assert forward["of_v4gen"] > 0 and forward["of_matmul"] > 0
+    assert forward["of_v4gen"] > 0 and forward["of_matmul"] > 0 and forward["of_roofline"] > 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "records").glob("*h200*.json")), ids=lambda path: path.stem)
+def test_records_of_earlier_versions_are_read(path: Path) -> None:
+    record = json.loads(path.read_text(encoding="utf-8"))
+    jsonschema.validate(record, SCHEMA)
+    contest = read_contest(record["bench"])
+    assert len(contest.timings) == len(record["bench"]["timings"])
+    assert all(contest.find(timing.task, timing.who, timing.shape) is timing for timing in contest.timings)
+
+
+def test_tasks_and_doubled_lengths(project: Path) -> None:
+    tasks = ["--task", "forward", "--task", "forward+backward"]
+    result = run_command("--lengths", "8:40", *tasks, "--rival", "torch", "--json", "--sustained", "0.001")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["results"]["one"]
+    assert {row["length"] for row in found["timings"]} == {8, 16, 32}
+    assert {row["task"] for row in found["timings"]} == {MATMUL, COPY, "forward", "forward+backward"}
+    assert all(row["sustained_ms"] > 0 and row["energy_mj"] == 0 for row in found["timings"])
+    assert found["no_energy"] == "a CPU's is not measured"
 
 
 def test_what_was_measured_outlives_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +99,8 @@ def test_a_drawn_seed_is_printed(project: Path, monkeypatch: pytest.MonkeyPatch)
         (["--shape", "length=-1"], "`-1` is no number"),
         (["--shape", "length=0"], "`length` is 0"),
         (["--seed", "1"], "say how many shapes to draw"),
-        (["--chart", "x.pdf"], "let it end in .svg or .png"),
+        (["--lengths", "4096"], "expected two lengths"),
+        (["--lengths", "64:8"], "the first not above the last"),
         (["--rival", "nobody"], "nobody"),
     ],
 )
@@ -88,20 +110,39 @@ def test_bad_usage_is_2(project: Path, arguments: list[str], message: str) -> No
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
-def test_a_line_joins_shapes_that_differ_in_length_alone(tmp_path: Path, spec: Spec) -> None:
-    def timed(length: int, who: str, milliseconds: float, **numbers: int) -> Timing:
-        shape = Shape.of(spec, length=length, **numbers)
-        return Timing("forward", who, shape, milliseconds, milliseconds, milliseconds, 0, 0, -1)
+def test_charts_are_drawn_of_what_was_timed(project: Path) -> None:
+    result = run_command("--lengths", "8:16", "--rival", "torch", "--charts", "pictures")
+    assert result.exit_code == 0, result.output
+    # A CPU's memory is not counted: there is no chart of it.
+    names = {path.name for path in (project / "pictures").iterdir()}
+    assert names == {f"{chart}.{suffix}" for chart in ("time", "roofline") for suffix in ("svg", "png")}
 
-    timings = [timed(64, "torch", 3), timed(32, OURS, 1), timed(64, OURS, 2), timed(64, OURS, 9, ratio=1)]
-    contest = Contest(tuple(timings), ())
+
+def timed(spec: Spec, length: int, who: str, milliseconds: float, task: str = "forward", **numbers: int) -> Timing:
+    shape = Shape.of(spec, length=length, **numbers)
+    times = (milliseconds, milliseconds, milliseconds)
+    return Timing(task, who, shape, *times, flops=10**9, bytes=10**6, extra_mib=milliseconds)
+
+
+def test_a_line_joins_shapes_that_differ_in_length_alone(spec: Spec) -> None:
+    timings = [timed(spec, 64, "torch", 3), timed(spec, 32, OURS, 1), timed(spec, 64, OURS, 2)]
+    contest = Contest((*timings, timed(spec, 64, OURS, 9, ratio=1)), ())
     usual = "batch 1, ratio 4, top-k 8"
-    assert list(lines(contest)) == [
+    assert list(lines(contest, "forward", lambda timing: (timing.shape.length, timing.median_ms))) == [
         (OURS, usual, [(32, 1), (64, 2)]),
         ("torch", usual, [(64, 3)]),
         (OURS, "batch 1, ratio 1, top-k 8", [(64, 9)]),
     ]
-    for name in ("a.svg", "b.svg"):
-        write_chart(tmp_path / name, "one on cpu", contest)
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert f"v4gen, {usual}" in (tmp_path / "a.svg").read_text()
+
+
+def test_equal_timings_give_equal_charts(tmp_path: Path, spec: Spec) -> None:
+    ceilings = [timed(spec, length, "torch", 1, task) for length in (32, 64) for task in (MATMUL, COPY)]
+    contestants = [timed(spec, length, who, length) for length in (32, 64) for who in (OURS, "torch")]
+    contest = Contest((*ceilings, *contestants), ())
+    for folder in ("a", "b"):
+        written = write_charts(tmp_path / folder, "one on cpu", contest, source="record 1234")
+        assert [path.stem for path in written[::2]] == ["time", "roofline", "memory"]
+    for path in written:
+        assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
+        assert b"record 1234" in path.read_bytes()
+    assert "matrix product" in (tmp_path / "a" / "roofline.svg").read_text()

@@ -10,14 +10,16 @@ import pytest
 import torch
 from rich.console import Console
 
-from v4gen.cli.bench import RIVALS as OFFERED
+from v4gen.cli import bench as command
 from v4gen.read.spec import Spec
 from v4gen.report.bench import bench_report
-from v4gen.run.bench import MATMUL, OURS, Contest, bench_package
+from v4gen.run.bench import Course, bench_package
 from v4gen.run.contest import MATRIX_LIMIT, Answers, Problem, Shape, Tasks, Unfit, drawn_shapes
-from v4gen.run.rivals import RIVALS, Rival, torch_tasks
+from v4gen.run.plain import torch_tasks
+from v4gen.run.rivals import RIVALS, Rival
+from v4gen.run.timing import COPY, MATMUL, OURS, Contest
 
-TASKS = ["scores", "select", "forward", "backward"]
+TASKS = ["scores", "select", "forward", "backward", "forward+backward"]
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def run(monkeypatch: pytest.MonkeyPatch, small_runs: None, spec: Spec, shape: Sh
 
     def run(tasks: Callable[[Problem, Answers], Tasks]) -> Contest:
         monkeypatch.setitem(cast(dict[str, Rival], RIVALS), "fake", Rival("fake", tasks))
-        return bench_package(Path(), spec, "cpu", [shape], ["fake"])
+        return bench_package(Path(), spec, "cpu", [shape], Course(rivals=["fake"]))
 
     return run
 
@@ -34,12 +36,14 @@ def run(monkeypatch: pytest.MonkeyPatch, small_runs: None, spec: Spec, shape: Sh
 def text(contest: Contest) -> str:
     console = Console(width=160, file=io.StringIO())
     with console.capture() as captured:
-        console.print(bench_report("one", "cpu", contest))
+        for shape in contest.shapes:
+            console.print(bench_report("one", "cpu", contest, shape))
     return captured.get()
 
 
-def test_the_command_offers_every_rival() -> None:
-    assert set(OFFERED) == set(RIVALS)
+def test_the_command_offers_every_rival_and_task(answers: Answers) -> None:
+    assert set(command.RIVALS) == set(RIVALS)
+    assert tuple(answers.tasks()) == command.TASKS
 
 
 def test_a_rival_that_agrees_is_timed_at_every_task(run: Callable[..., Contest]) -> None:
@@ -47,6 +51,7 @@ def test_a_rival_that_agrees_is_timed_at_every_task(run: Callable[..., Contest])
     assert not contest.skips
     assert [(t.task, t.who) for t in contest.timings] == [
         (MATMUL, "torch"),
+        (COPY, "torch"),
         ("kernel", OURS),
         *((task, OURS) for task in TASKS),
         ("reproducible backward", OURS),
@@ -93,10 +98,12 @@ def test_a_rival_that_cannot_is_skipped_with_the_reason(
 
 
 def test_plain_torch_agrees(run: Callable[..., Contest], shape: Shape) -> None:
-    assert run(torch_tasks).find("forward", "fake", shape)
+    contest = run(torch_tasks)
+    assert not contest.skips
+    assert all(contest.find(task, "fake", shape) for task in ("forward", "backward", "forward+backward"))
 
 
-@pytest.mark.parametrize("name", ["cudnn", "nemo"])
+@pytest.mark.parametrize("name", ["cudnn", "flashinfer", "megatron", "nemo"])
 def test_an_installed_rival_is_not_needed(name: str, answers: Answers) -> None:
     if RIVALS[name].version:
         pytest.skip(f"{name} is installed")

@@ -16,7 +16,7 @@ from v4gen.run.contest import Answers, Problem, Shape, Unfit
 from v4gen.run.package import Package
 from v4gen.run.rivals import RIVALS
 
-TASKS = ["scores", "select", "forward", "backward"]
+TASKS = ["scores", "select", "forward", "backward", "forward+backward"]
 
 
 @pytest.fixture
