@@ -183,7 +183,7 @@ def _differentiable(operator: Any, function: type[torch.autograd.Function]) -> C
     """What autograd runs in place of `operator`: `function` where an input needs a gradient."""
 
     def dispatch(*arguments: Any) -> Any:
-        if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in arguments):
+        if torch.is_grad_enabled() and True in [isinstance(x, torch.Tensor) and x.requires_grad for x in arguments]:
             return function.apply(*arguments)
         with _below_autograd():
             return operator(*arguments)

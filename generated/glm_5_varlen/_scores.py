@@ -46,7 +46,7 @@ class ScoresSchedule:
 SCHEDULES = {
     "cpu": ScoresSchedule(block_Q=1, block_N=16, num_stages=1, threads=1),
     "sm_80": ScoresSchedule(block_Q=4, block_N=128, num_stages=0, threads=256),
-    "sm_90a": ScoresSchedule(block_Q=4, block_N=192, num_stages=2, threads=384),
+    "sm_90a": ScoresSchedule(block_Q=4, block_N=192, num_stages=3, threads=384),
     "sm_100a": ScoresSchedule(block_Q=4, block_N=128, num_stages=1, threads=256),
 }
 

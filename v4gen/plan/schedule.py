@@ -104,7 +104,7 @@ def scores_candidates(heads: int, target: Target) -> Iterator[ScoresSchedule]:
     stages = 1 if target.has_tma else 0
     shapes = {
         MatrixUnit.SCALAR: [(16, 1, 1)],
-        MatrixUnit.WGMMA: [(192, 384, 2), (128, 256, 2), (64, 128, 2), (64, 128, 1)],
+        MatrixUnit.WGMMA: [(192, 384, 3), (192, 384, 2), (128, 256, 2), (64, 128, 2), (64, 128, 1)],
         MatrixUnit.MMA: [(128, 256, stages), (64, 128, stages)],
         MatrixUnit.MFMA: [(64, 256, stages), (64, 128, stages), (32, 128, stages)],
     }[target.matrix_unit]

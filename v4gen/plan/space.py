@@ -80,7 +80,7 @@ def _options(
     name: str, usual: _Schedule, schedules: Iterator[_Schedule], spec: Spec, target: Target
 ) -> tuple[Option, ...]:
     kernel = name.removesuffix("_sm90")
-    found: dict[_Schedule, None] = dict.fromkeys((usual, *schedules))
+    found: dict[_Schedule, None] = {usual: None} | dict.fromkeys(schedules)
     near = sorted(found, key=lambda schedule: _distance(pins_of(name, schedule), pins_of(name, usual)))
     return tuple(Option(kernel, pins_of(name, schedule), *_faults(schedule, spec, target)) for schedule in near)
 

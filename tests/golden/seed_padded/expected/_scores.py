@@ -47,7 +47,7 @@ class ScoresSchedule:
 
 SCHEDULES = {
     "cpu": ScoresSchedule(padded_heads=12, block_Q=1, block_N=16, num_stages=1, threads=1),
-    "sm_90a": ScoresSchedule(padded_heads=16, block_Q=8, block_N=192, num_stages=2, threads=384),
+    "sm_90a": ScoresSchedule(padded_heads=16, block_Q=8, block_N=192, num_stages=3, threads=384),
     "gfx942": ScoresSchedule(padded_heads=16, block_Q=8, block_N=64, num_stages=0, threads=256),
 }
 
