@@ -288,7 +288,7 @@ MUTANTS = (
         "packed",
     ),
     # Arguments
-    Mutant("shapes unchecked", RUNTIME, "if not matches:", "if False:"),
+    Mutant("shapes unchecked", RUNTIME, "if wrong:", "if False:"),
     Mutant("argument not named", RUNTIME, "`{name}` must have shape", "an argument must have shape"),
 )
 
