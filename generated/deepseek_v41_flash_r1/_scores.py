@@ -119,8 +119,8 @@ def get_scores_kernel(heads: int, dim: int, target: str, schedule: ScoresSchedul
             T.assume(first_query >= 0 and S >= 1)
             if not causal:
                 T.assume(ranges >= 1)
-            if not on_cpu:
-                # As `operands` has them: so many elements are loaded at once.
+            if on_cuda:
+                # As `operands` has them: so many elements are loaded at once. (For HIP no vector of 8 can be written.)
                 for stride in (q_batch, q_query, q_head, k_batch, k_key):
                     T.assume(stride % 8 == 0)
                 for stride in (w_batch, w_query):

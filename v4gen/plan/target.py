@@ -79,6 +79,11 @@ class Target:
         return f"GPUs of capability {self.name[3:-2]}.{self.name[-2]} alone" if self.is_cuda else f"{self.arch} alone"
 
     @property
+    def codes(self) -> tuple[str, ...]:
+        """The machine code that its kernels are made into: also for later generations where they take them."""
+        return ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120") if self.is_portable else (self.name,)
+
+    @property
     def is_portable(self) -> bool:
         """Whether later devices of other families take its schedules: an architecture with a letter is for itself."""
         return self.is_cuda and self.name[-1].isdigit()

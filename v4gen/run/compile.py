@@ -76,7 +76,7 @@ def compile_package(
                     yield _compile_for_cpu(package, kernel)
             else:
                 kernels = kernels_for(target, reproducible=reproducible)
-                yield from _compile_for_gpu(package, target, kernels, nvcc if target.is_cuda else None)
+                yield from compile_for_gpu(package, target, kernels, nvcc if target.is_cuda else None)
 
 
 def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
@@ -95,10 +95,13 @@ def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
     return KernelReport(kernel, "cpu", Stage.COMPILED, time.perf_counter() - start)
 
 
-def _compile_for_gpu(
-    package: Package, target: Target, kernels: Sequence[str], nvcc: Path | None
+def compile_for_gpu(
+    package: Package, target: Target, kernels: Sequence[str], nvcc: Path | None, codes: Sequence[str] = ()
 ) -> Iterator[KernelReport]:
-    """Lower the kernels one after the other, TileLang being one at a time, while nvcc works on those lowered before."""
+    """Lower the kernels one after the other, TileLang being one at a time, while nvcc works on those lowered before.
+
+    `codes` are those of `assemble`.
+    """
     with ThreadPoolExecutor(max_workers=2) as pool:
         pending = []
         for kernel in kernels:
@@ -109,17 +112,17 @@ def _compile_for_gpu(
                 seconds = time.perf_counter() - start
                 yield KernelReport(kernel, target.name, Stage.FAILED, seconds, problem=_last_line(error))
                 continue
-            pending.append(pool.submit(_finish, lowered, target, nvcc, package, time.perf_counter() - start))
+            pending.append(pool.submit(_finish, lowered, target, nvcc, codes, time.perf_counter() - start))
         for future in pending:
             yield future.result()
 
 
-def _finish(lowered: Lowered, target: Target, nvcc: Path | None, package: Package, seconds: float) -> KernelReport:
+def _finish(lowered: Lowered, target: Target, nvcc: Path | None, codes: Sequence[str], seconds: float) -> KernelReport:
     if nvcc is None:
         return KernelReport(lowered.kernel, lowered.target, Stage.LOWERED, seconds, lowered.digest)
     start = time.perf_counter()
     try:
-        resources = assemble(lowered, target, nvcc)
+        resources = assemble(lowered, target, nvcc, codes)
     except (subprocess.SubprocessError, OSError) as error:
         problem = _last_line(error)
         return KernelReport(lowered.kernel, lowered.target, Stage.FAILED, seconds, lowered.digest, problem=problem)
@@ -130,10 +133,11 @@ def _finish(lowered: Lowered, target: Target, nvcc: Path | None, package: Packag
     )
 
 
-def assemble(lowered: Lowered, target: Target, nvcc: Path) -> Resources:
-    """Compile lowered CUDA source to a cubin in a temporary folder and read what ptxas says.
+def assemble(lowered: Lowered, target: Target, nvcc: Path, codes: Sequence[str] = ()) -> Resources:
+    """Compile lowered CUDA source in a temporary folder and read what ptxas says.
 
-    Raises subprocess.CalledProcessError, with nvcc's words as its output, when it does not compile.
+    It makes machine code for the architecture of the target, or for `codes`: the resources are then the most that one
+    of them takes. Raises subprocess.CalledProcessError, with nvcc's words as its output, when it does not compile.
     """
     from tilelang.env import CUTLASS_INCLUDE_DIR, TILELANG_TEMPLATE_PATH
 
@@ -143,11 +147,11 @@ def assemble(lowered: Lowered, target: Target, nvcc: Path) -> Resources:
         source = Path(folder) / "kernel.cu"
         source.write_text(lowered.source, encoding="utf-8")
         # The flags with which TileLang compiles the same source at run time.
-        command = [str(nvcc), "-std=c++20", "-w", "-cubin", "--keep", "--keep-dir", folder]
+        command = [str(nvcc), "-std=c++20", "-w", "-fatbin", "--keep", "--keep-dir", folder]
         command += ["--use_fast_math"] * lowered.fast_math
-        command += [f"-gencode=arch=compute_{number},code={target.arch}", "-Xptxas", "-v"]
+        command += [f"-gencode=arch=compute_{number},code=[{','.join(codes or [target.arch])}]", "-Xptxas", "-v"]
         command += [f"-I{CUTLASS_INCLUDE_DIR}", f"-I{TILELANG_TEMPLATE_PATH}"]
-        command += [str(source), "-o", str(source.with_suffix(".cubin"))]
+        command += [str(source), "-o", str(source.with_suffix(".fatbin"))]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=NVCC_TIMEOUT)
         if done.returncode != 0:
             raise subprocess.CalledProcessError(done.returncode, "nvcc", done.stderr)

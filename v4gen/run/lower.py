@@ -71,6 +71,13 @@ def _function_and_configs(
     return get_kernel(bwd.HEADS, bwd.DIM, target, schedule, needs, deterministic), configs
 
 
+def identity(package: Package, kernel: str, target: Target) -> str:
+    """sha256 of all that `lower` starts from: kernels of one identity lower to one source, in one TileLang version."""
+    function, configs = _function_and_configs(package, kernel, target.name)
+    settings = sorted((str(key), str(value)) for key, value in configs.items())
+    return hashlib.sha256(f"{target.name} {settings}\n{function.script()}".encode()).hexdigest()
+
+
 def lower(package: Package, kernel: str, target: Target) -> Lowered:
     """`kernel` lowered for `target`. Raises whatever TileLang raises on a kernel that it cannot lower."""
     from tilelang import tvm

@@ -1,0 +1,119 @@
+"""The library's kernels on every family of GPUs: each distinct one compiles, without a spill and in the planned memory.
+
+A record tells what came of each when it was compiled last. What it does not know, or was made with other compilers, is
+compiled here, and so are a few that are drawn: V4GEN_FAMILIES_SEED draws others, V4GEN_FAMILIES=0 takes all.
+"""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from v4gen.plan.plan import make_plan
+from v4gen.plan.target import TARGETS
+from v4gen.read.reader import read_specs
+from v4gen.run.families import CUDA, FAMILIES, Kernel, compile_distinct, compilers, list_kernels, make_families_record
+from v4gen.run.toolchain import find_nvcc
+
+ROOT = Path(__file__).parents[2]
+RECORD = json.loads((ROOT / "docs" / "records" / "library.kernels.json").read_text(encoding="utf-8"))
+SPECS = read_specs(sorted((ROOT / "specs").glob("*.yaml")))
+SEED = int(os.environ.get("V4GEN_FAMILIES_SEED", "0"))
+DRAWN = int(os.environ.get("V4GEN_FAMILIES", "2"))
+
+pytestmark = pytest.mark.xdist_group("families")
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Kernel, ...]:
+    return tuple(list_kernels(SPECS, tmp_path_factory.mktemp("families")))
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> Path:
+    found = find_nvcc()
+    if found is None:
+        pytest.skip("no nvcc to compile CUDA kernels with: pip install 'v4gen[cuda]'")
+    return found
+
+
+@pytest.fixture(scope="module")
+def recorded(nvcc: Path) -> dict[str, dict[str, Any]]:
+    """What the record tells of kernels that these compilers made."""
+    known: dict[str, dict[str, Any]] = RECORD["families"]["kernels"]
+    return known if compilers(nvcc) == RECORD["compilers"] else {}
+
+
+@pytest.fixture(scope="module")
+def compiled(kernels: tuple[Kernel, ...], recorded: dict[str, Any], nvcc: Path) -> dict[str, dict[str, Any]]:
+    """The same of those that are compiled here."""
+    distinct = sorted({kernel.identity for kernel in kernels})
+    drawn = random.Random(SEED).sample(distinct, DRAWN or len(distinct))
+    todo = [kernel for kernel in kernels if kernel.identity in drawn or kernel.identity not in recorded]
+    reports = compile_distinct(todo, nvcc, os.cpu_count() or 1)
+    made: dict[str, dict[str, Any]] = make_families_record(todo, reports, nvcc, [])["families"]["kernels"]
+    return made
+
+
+@pytest.fixture(scope="module")
+def reports(recorded: dict[str, Any], compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return recorded | compiled
+
+
+def test_what_is_compiled_again_comes_out_as_recorded(recorded: dict[str, Any], compiled: dict[str, Any]) -> None:
+    assert compiled
+    for identity, report in compiled.items():
+        assert report == recorded.get(identity, report), f"seed {SEED}"
+
+
+@pytest.fixture(scope="module")
+def planned() -> dict[tuple[str, str], int]:
+    """The shared memory of each spec and target by its plan, in bytes."""
+    plans = (make_plan(spec.model_copy(update={"targets": (target,)})) for spec in SPECS for target in FAMILIES)
+    return {(plan.name, plan.targets[0].target.name): plan.targets[0].shared_memory for plan in plans}
+
+
+def of_target(kernels: tuple[Kernel, ...], target: str) -> Iterator[Kernel]:
+    return (kernel for kernel in kernels if kernel.target == target)
+
+
+def test_every_spec_has_every_kernel_on_every_family(kernels: tuple[Kernel, ...]) -> None:
+    found = {(kernel.spec, kernel.target, kernel.kernel) for kernel in kernels}
+    for spec in SPECS:
+        for target in FAMILIES:
+            names = {"scores", "backward"} | ({"select"} if target in CUDA else set())
+            assert {kernel for name, family, kernel in found if (name, family) == (spec.name, target)} == names
+
+
+@pytest.mark.parametrize("target", CUDA)
+def test_it_compiles_without_a_spill(
+    kernels: tuple[Kernel, ...],
+    reports: dict[str, dict[str, Any]],
+    planned: dict[tuple[str, str], int],
+    target: str,
+) -> None:
+    for kernel in of_target(kernels, target):
+        report = reports[kernel.identity]
+        assert (report["stage"], report["problem"]) == ("compiled", ""), kernel
+        assert report["resources"]["spill_bytes"] == 0, kernel
+        assert 0 < report["resources"]["registers"] <= TARGETS[target].registers_per_thread, kernel
+        assert 0 < report["resources"]["shared_memory"] <= planned[kernel.spec, target], kernel
+        assert planned[kernel.spec, target] <= TARGETS[target].common_shared_memory, kernel
+
+
+@pytest.mark.parametrize("target", [target for target in FAMILIES if target not in CUDA])
+def test_elsewhere_it_is_lowered(kernels: tuple[Kernel, ...], reports: dict[str, dict[str, Any]], target: str) -> None:
+    for kernel in of_target(kernels, target):
+        assert (reports[kernel.identity]["stage"], reports[kernel.identity]["problem"]) == ("lowered", ""), kernel
+
+
+def test_matrix_instructions_are_the_family_s(kernels: tuple[Kernel, ...], reports: dict[str, dict[str, Any]]) -> None:
+    for kernel in kernels:
+        if kernel.target in CUDA and kernel.kernel != "select":
+            counts = reports[kernel.identity]["resources"]["instructions"]
+            assert counts["wgmma" if kernel.target == "sm_90a" else "mma"] > 0, kernel
+            assert counts["wgmma"] == 0 or kernel.target == "sm_90a", kernel

@@ -1,0 +1,110 @@
+"""The kernels of specs on every family of GPUs, named by the specs or not: each distinct one compiled once.
+
+No GPU is needed. Two kernels are one where TileLang starts from the same function with the same settings.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from v4gen.emit.package import emit_packages
+from v4gen.emit.write import write_package
+from v4gen.plan.plan import make_plan
+from v4gen.plan.target import TARGETS
+from v4gen.read.spec import Spec
+from v4gen.run.compile import KernelReport, compile_for_gpu
+from v4gen.run.lower import identity, kernels_for
+from v4gen.run.package import imported_package
+from v4gen.run.record import toolchain
+
+CUDA = tuple(target.name for target in TARGETS.values() if target.is_cuda)
+FAMILIES = tuple(target.name for target in TARGETS.values() if not target.is_cpu)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a spec for a target, from the package in `folder`; `identity` is equal where kernels are."""
+
+    spec: str
+    target: str
+    kernel: str
+    identity: str
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.spec} {self.kernel} for {self.target}"
+
+
+def list_kernels(specs: Sequence[Spec], folder: Path) -> Iterator[Kernel]:
+    """Every kernel of every spec on every family, from packages that are written below `folder`.
+
+    The CUDA targets that a spec does not name are added to those that it does. What is not for CUDA stands in a package
+    of its own, since its plan would change the others'.
+    """
+    others = [(name,) for name in FAMILIES if name not in CUDA]
+    for number, added in enumerate((CUDA, *others)):
+        named = [tuple(dict.fromkeys((*spec.targets, *CUDA))) if added == CUDA else added for spec in specs]
+        plans = [
+            make_plan(spec.model_copy(update={"targets": names})) for spec, names in zip(specs, named, strict=True)
+        ]
+        for package in emit_packages(plans):
+            place = folder / str(number) / package.name
+            write_package(package, place)
+            with imported_package(place) as modules:
+                for target in (TARGETS[name] for name in added):
+                    for kernel in kernels_for(target, reproducible=False):
+                        found = identity(modules, kernel, target)
+                        yield Kernel(package.name, target.name, kernel, found, place)
+
+
+def compile_distinct(kernels: Sequence[Kernel], nvcc: Path | None, jobs: int) -> dict[str, KernelReport]:
+    """The report of each distinct kernel by its identity, `jobs` at a time in processes of their own.
+
+    A kernel for CUDA is compiled for every generation of GPUs that takes it; what nvcc does not compile is lowered.
+    """
+    distinct = {kernel.identity: kernel for kernel in reversed(kernels)}  # the first of those that are equal
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as executor:
+        pending = {found: executor.submit(_compile, kernel, nvcc) for found, kernel in sorted(distinct.items())}
+        return {found: future.result() for found, future in pending.items()}
+
+
+def _compile(kernel: Kernel, nvcc: Path | None) -> KernelReport:
+    target = TARGETS[kernel.target]
+    with imported_package(kernel.folder) as package:
+        (report,) = compile_for_gpu(package, target, (kernel.kernel,), nvcc if target.is_cuda else None, target.codes)
+        return report
+
+
+def make_families_record(
+    kernels: Sequence[Kernel], reports: Mapping[str, KernelReport], nvcc: Path | None, command: Sequence[str]
+) -> dict[str, Any]:
+    """JSON-ready data: the compilers, the distinct kernels' reports by identity, and each spec's kernels by target."""
+    specs: dict[str, dict[str, dict[str, str]]] = {}
+    for kernel in kernels:
+        specs.setdefault(kernel.spec, {}).setdefault(kernel.target, {})[kernel.kernel] = kernel.identity
+    data = {found: _recorded(report) for found, report in sorted(reports.items())}
+    return {
+        "record": 1,
+        "command": list(command),
+        "compilers": compilers(nvcc),
+        "families": {"specs": specs, "kernels": data},
+    }
+
+
+def compilers(nvcc: Path | None) -> dict[str, str]:
+    """The versions of what makes kernels here; nvcc's is empty where there is none."""
+    said = subprocess.run([str(nvcc), "--version"], capture_output=True, text=True).stdout if nvcc else ""
+    release = re.search(r"V(\d+(?:\.\d+)+)", said)
+    return {"tilelang": toolchain().get("tilelang", ""), "nvcc": release[1] if release else ""}
+
+
+def _recorded(report: KernelReport) -> dict[str, Any]:
+    data = report.as_data()
+    del data["seconds"]
+    return data
