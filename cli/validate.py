@@ -65,7 +65,7 @@ def command(
         from v4gen.report.findings import Findings
         from v4gen.report.validation import render_table
         from v4gen.report.writer import renderer, require_writable, write_report
-        from v4gen.run.record import make_record, write_record
+        from v4gen.run.record import make_record, write_table_record
 
         specs = read_specs(session.paths)
         if record and len(specs) != 1:
@@ -93,7 +93,7 @@ def command(
             if not json:
                 session.console.print(render_table(result))
         if record:
-            write_record(record, found[0].record)
+            write_table_record(record, found[0].record)
             if results[0].passed and target is None:  # the lock tells what a device takes by itself
                 proofs[0](digest_bytes(record.read_bytes()))
         if report:
