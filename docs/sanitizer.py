@@ -16,7 +16,7 @@ TOOLS = ("memcheck", "racecheck", "synccheck")
 QUERIES = (1, 7, 130, 1025)
 KEYS = (0, 1, 33)
 SUMMARY = re.compile(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (\d+) (?:errors?|hazards? displayed)")
-SECONDS = 300
+SECONDS = 180
 
 
 def exercise(package: Package) -> None:
