@@ -1,6 +1,7 @@
 """The forward's windows: every query once, every visible key, and never more scores than the scratch holds."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,12 +23,14 @@ def test_windows_tile_the_queries_within_the_scratch(
     keys = (offset + queries) // ratio + extra_keys + 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_windows, "SCORE_SCRATCH", scratch)
-        windows = list(_windows.windows(batch, queries, keys, ratio, offset))
+        size, windows = _windows.windows.__wrapped__(batch, queries, keys, ratio, offset)
     whole_row = _windows.whole_quads(keys)
     covered = []
-    for batches, rows, columns in windows:
-        held = (batches.stop - batches.start) * (rows.stop - rows.start) * columns
-        assert held <= max(scratch, whole_row)  # one row is held whatever it takes
-        assert columns >= min((offset + rows.stop) // ratio, keys)
-        covered += [(b, t) for b in range(batches.start, batches.stop) for t in range(rows.start, rows.stop)]
+    for window in windows:
+        (first_batch, first_query), (batches, rows, columns) = window.first, window.shape
+        assert batches * rows * columns <= size <= max(scratch, whole_row)  # one row is held whatever it takes
+        assert columns >= min((offset + first_query + rows) // ratio, keys)
+        covered += [(first_batch + b, first_query + t) for b in range(batches) for t in range(rows)]
+        buffer = torch.empty(size)
+        assert window.of(buffer).is_contiguous() and window.of(buffer).shape == window.shape
     assert sorted(covered) == [(b, t) for b in range(batch) for t in range(queries)]
