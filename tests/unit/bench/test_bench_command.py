@@ -69,6 +69,14 @@ def test_tasks_and_doubled_lengths(project: Path) -> None:
     assert found["no_energy"] == "a CPU's is not measured"
 
 
+def test_the_record_names_the_target_that_ran(project: Path) -> None:
+    result = run_command("--target", "cpu", "--record", "record.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((project / "record.json").read_text())["bench"]["target"] == "cpu"
+    unknown = run_command("--target", "sm_80")
+    assert unknown.exit_code == 2 and "its targets are cpu" in unknown.output
+
+
 def test_what_was_measured_outlives_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench_shape = bench._bench_shape
 
