@@ -55,8 +55,8 @@ def told_by(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         results = {result["identity"]: result for result in families["results"]}
         stages: dict[tuple[str, str], set[str]] = {}
         for kernel in families["kernels"]:
-            result = results[kernel["identity"]]
-            stage = "" if result["problem"] else result["stage"]
+            result = results.get(kernel["identity"])
+            stage = result["stage"] if result and not result["problem"] else ""
             stages.setdefault((kernel["spec"], kernel["target"]), set()).add(stage)
         for (spec, target), reached in stages.items():
             if reached <= set(STAGES):

@@ -89,7 +89,7 @@ def results_of(reports: Mapping[str, KernelReport]) -> dict[str, dict[str, Any]]
 def make_families_record(
     kernels: Sequence[Kernel], results: Mapping[str, dict[str, Any]], nvcc: Path | None, command: Sequence[str]
 ) -> dict[str, Any]:
-    """JSON-ready data: the compilers, each distinct kernel's results, and every spec's kernels by their identity."""
+    """JSON-ready data: the compilers, what results there are by identity, and every spec's kernels."""
     named = [
         {"spec": kernel.spec, "target": kernel.target, "kernel": kernel.kernel, "identity": kernel.identity}
         for kernel in kernels
@@ -99,7 +99,7 @@ def make_families_record(
         "record": RECORD_VERSION,
         "command": list(command),
         "compilers": compilers(nvcc),
-        "families": {"kernels": named, "results": [results[found] for found in distinct]},
+        "families": {"kernels": named, "results": [results[found] for found in distinct if found in results]},
     }
 
 
