@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from .against import recorded_contest, require_comparison, rivals_of, tasks_of
-from .session import DRIFT, Session, device_option, failure, require_package, require_runtime, session_options
+from .session import (
+    DRIFT,
+    Session,
+    device_option,
+    failure,
+    require_package,
+    require_runtime,
+    require_targets,
+    session_options,
+    target_option,
+)
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -55,6 +65,7 @@ def _range(context: click.Context, option: click.Parameter, value: str | None) -
 @click.command("bench")
 @session_options
 @device_option
+@target_option
 @click.option(
     "--shape",
     "given",
@@ -107,6 +118,7 @@ def command(
     output_folder: Path | None,
     json: bool,
     device: str,
+    target: str | None,
     given: list[dict[str, int]],
     lengths: list[dict[str, int]],
     drawn: int | None,
@@ -137,6 +149,7 @@ def command(
         from v4gen.report.bench import bench_report
         from v4gen.report.regression import regression_table
         from v4gen.run.bench import Course, bench_package
+        from v4gen.run.package import NoKernels
         from v4gen.run.record import make_record, write_table_record
         from v4gen.run.regression import verdicts
         from v4gen.run.rivals import rival_versions
@@ -148,6 +161,7 @@ def command(
             _accept(session, specs[0].name, accept)
             return
         require_runtime(device)
+        require_targets(specs, [target] if target else [])
         for spec in specs:
             require_package(session.output / spec.name)
         recorded = recorded_contest(against, specs[0], device) if against else None
@@ -172,8 +186,12 @@ def command(
                     session.console.print(bench_report(spec.name, device, contest, contest.shapes[-1]))
 
             shapes = _shapes(spec, device, given + lengths, drawn, seed, recorded)
-            contest = bench_package(folder, spec, device, shapes, Course(tasks, rivals, sustained), meter, keep)
-        if record:
+            course = Course(tasks, rivals, sustained, target)
+            try:
+                contest = bench_package(folder, spec, device, shapes, course, meter, keep)
+            except NoKernels as error:
+                raise failure("no-kernels", str(error)) from error
+        if record and target is None:  # the lock tells of what a device takes by itself
             note_benchmark(session.output, specs[0].name, record)
         if charts:
             from v4gen.report.chart import write_charts

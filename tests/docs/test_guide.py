@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,47 @@ def test_the_spec_reference_is_that_of_the_schema() -> None:
     reference = script("reference")
     text = (DOCS / "specs.md").read_text(encoding="utf-8")
     assert reference.page(text) == text, "run `python docs/reference.py`"
+
+
+def test_the_table_of_targets_is_that_of_the_records() -> None:
+    targets = script("targets")
+    text = (DOCS / "specs.md").read_text(encoding="utf-8")
+    assert targets.page(text) == text, "run `python docs/targets.py`"
+
+
+def test_the_table_of_targets_says_no_more_than_the_records() -> None:
+    targets = script("targets")
+    machine = {"device": "cuda", "name": "H"}
+
+    def validation(target: str, *, passed: bool = True) -> dict[str, Any]:
+        return {"machine": machine, "validation": {"spec": "tiny", "passed": passed, "target": target}}
+
+    def bench(target: str) -> dict[str, Any]:
+        return {"machine": machine, "command": ["v4gen", "bench", "specs/tiny.yaml"], "bench": {"target": target}}
+
+    def kernels(target: str, *stages: str, problem: str = "") -> dict[str, Any]:
+        results = [{"identity": str(n), "stage": stage, "problem": problem} for n, stage in enumerate(stages)]
+        named = [{"spec": "tiny", "target": target, "identity": result["identity"]} for result in results]
+        return {"families": {"kernels": named, "results": results}}
+
+    def row(*records: dict[str, Any]) -> dict[str, str]:
+        header, _, *lines = targets.table(records)
+        (line,) = (line for line in lines if line.startswith("| `tiny` |"))
+        cells = [cell.strip(" `") for cell in header.strip("|").split("|")]
+        return dict(zip(cells, [cell.strip() for cell in line.strip("|").split("|")], strict=True))
+
+    assert set(row().values()) == {"`tiny`", ""}
+    assert row(validation("sm_80"))["sm_80"] == "run (H)"
+    assert row(validation("sm_80"), bench("sm_80"))["sm_80"] == "run, measured (H)"
+    assert row(bench("sm_80"))["sm_80"] == ""  # nothing says that what was timed is right
+    assert row(validation("sm_80", passed=False))["sm_80"] == ""
+    assert set(row(validation("")).values()) == {"`tiny`", ""}  # on a GPU, of whatever target
+    assert row({"machine": {"device": "cpu"}} | {"validation": {"spec": "tiny", "passed": True}})["cpu"] == "run"
+    assert row(kernels("sm_80", "compiled", "compiled"))["sm_80"] == "compiled"
+    assert row(kernels("sm_80", "compiled", "lowered"))["sm_80"] == "lowered"
+    assert row(kernels("sm_80", "compiled", "failed"))["sm_80"] == ""
+    assert row(kernels("sm_80", "compiled", problem="8 bytes spilled"))["sm_80"] == ""
+    assert row(kernels("sm_80", "compiled"), validation("sm_80"))["sm_80"] == "run (H)"
 
 
 def test_the_pictures_are_as_drawn() -> None:

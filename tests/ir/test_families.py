@@ -16,7 +16,15 @@ import pytest
 from v4gen.plan.plan import make_plan
 from v4gen.plan.target import TARGETS
 from v4gen.read.reader import read_specs
-from v4gen.run.families import CUDA, FAMILIES, Kernel, compile_distinct, compilers, list_kernels, make_families_record
+from v4gen.run.families import (
+    CUDA,
+    FAMILIES,
+    Kernel,
+    compile_distinct,
+    list_kernels,
+    recorded_results,
+    results_of,
+)
 from v4gen.run.toolchain import find_nvcc
 
 ROOT = Path(__file__).parents[2]
@@ -44,8 +52,7 @@ def nvcc() -> Path:
 @pytest.fixture(scope="module")
 def recorded(nvcc: Path) -> dict[str, dict[str, Any]]:
     """What the record tells of kernels that these compilers made."""
-    known: dict[str, dict[str, Any]] = RECORD["families"]["kernels"]
-    return known if compilers(nvcc) == RECORD["compilers"] else {}
+    return recorded_results(RECORD, nvcc)
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +61,18 @@ def compiled(kernels: tuple[Kernel, ...], recorded: dict[str, Any], nvcc: Path) 
     distinct = sorted({kernel.identity for kernel in kernels})
     drawn = random.Random(SEED).sample(distinct, DRAWN or len(distinct))
     todo = [kernel for kernel in kernels if kernel.identity in drawn or kernel.identity not in recorded]
-    reports = compile_distinct(todo, nvcc, os.cpu_count() or 1)
-    made: dict[str, dict[str, Any]] = make_families_record(todo, reports, nvcc, [])["families"]["kernels"]
-    return made
+    return results_of(compile_distinct(todo, nvcc, os.cpu_count() or 1))
 
 
 @pytest.fixture(scope="module")
-def reports(recorded: dict[str, Any], compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def results(recorded: dict[str, Any], compiled: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return recorded | compiled
 
 
 def test_what_is_compiled_again_comes_out_as_recorded(recorded: dict[str, Any], compiled: dict[str, Any]) -> None:
     assert compiled
-    for identity, report in compiled.items():
-        assert report == recorded.get(identity, report), f"seed {SEED}"
+    for identity, result in compiled.items():
+        assert result == recorded.get(identity, result), f"seed {SEED}"
 
 
 @pytest.fixture(scope="module")
@@ -92,28 +97,28 @@ def test_every_spec_has_every_kernel_on_every_family(kernels: tuple[Kernel, ...]
 @pytest.mark.parametrize("target", CUDA)
 def test_it_compiles_without_a_spill(
     kernels: tuple[Kernel, ...],
-    reports: dict[str, dict[str, Any]],
+    results: dict[str, dict[str, Any]],
     planned: dict[tuple[str, str], int],
     target: str,
 ) -> None:
     for kernel in of_target(kernels, target):
-        report = reports[kernel.identity]
-        assert (report["stage"], report["problem"]) == ("compiled", ""), kernel
-        assert report["resources"]["spill_bytes"] == 0, kernel
-        assert 0 < report["resources"]["registers"] <= TARGETS[target].registers_per_thread, kernel
-        assert 0 < report["resources"]["shared_memory"] <= planned[kernel.spec, target], kernel
+        result = results[kernel.identity]
+        assert (result["stage"], result["problem"]) == ("compiled", ""), kernel
+        assert result["resources"]["spill_bytes"] == 0, kernel
+        assert 0 < result["resources"]["registers"] <= TARGETS[target].registers_per_thread, kernel
+        assert 0 < result["resources"]["shared_memory"] <= planned[kernel.spec, target], kernel
         assert planned[kernel.spec, target] <= TARGETS[target].common_shared_memory, kernel
 
 
 @pytest.mark.parametrize("target", [target for target in FAMILIES if target not in CUDA])
-def test_elsewhere_it_is_lowered(kernels: tuple[Kernel, ...], reports: dict[str, dict[str, Any]], target: str) -> None:
+def test_elsewhere_it_is_lowered(kernels: tuple[Kernel, ...], results: dict[str, dict[str, Any]], target: str) -> None:
     for kernel in of_target(kernels, target):
-        assert (reports[kernel.identity]["stage"], reports[kernel.identity]["problem"]) == ("lowered", ""), kernel
+        assert (results[kernel.identity]["stage"], results[kernel.identity]["problem"]) == ("lowered", ""), kernel
 
 
-def test_matrix_instructions_are_the_family_s(kernels: tuple[Kernel, ...], reports: dict[str, dict[str, Any]]) -> None:
+def test_matrix_instructions_are_the_family_s(kernels: tuple[Kernel, ...], results: dict[str, dict[str, Any]]) -> None:
     for kernel in kernels:
         if kernel.target in CUDA and kernel.kernel != "select":
-            counts = reports[kernel.identity]["resources"]["instructions"]
+            counts = results[kernel.identity]["resources"]["instructions"]
             assert counts["wgmma" if kernel.target == "sm_90a" else "mma"] > 0, kernel
             assert counts["wgmma"] == 0 or kernel.target == "sm_90a", kernel

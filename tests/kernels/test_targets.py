@@ -13,7 +13,7 @@ from v4gen.emit.write import write_package
 from v4gen.plan.plan import make_plan
 from v4gen.plan.target import KIB
 from v4gen.read.spec import Spec
-from v4gen.run.package import Package, imported_package
+from v4gen.run.package import NoKernels, Package, imported_package
 
 # CUDA C++ Programming Guide, "Compute Capabilities": KiB of shared memory that a block can have.
 DEVICES = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
@@ -173,5 +173,5 @@ def test_one_target_on_demand(machine: Callable[..., None], tmp_path: Path) -> N
     with imported_package(tmp_path, "sm_80") as package:
         assert package.target_for("cuda") == "sm_80"
         assert package.fwd._runtime._tilelang_target("sm_80")["code"] == ["sm_90"]
-        with pytest.raises(RuntimeError, match=r"kernels for sm_80 .* are on cpu"):
+        with pytest.raises(NoKernels, match=r"kernels for sm_80 .* are on cpu"):
             package.target_for("cpu")

@@ -21,7 +21,7 @@ def pinned_plan(target: str, pins: Mapping[str, int], heads: int = 64, dim: int 
             "dim": dim,
             "topk": 8,
             "compress_ratio": 4,
-            "targets": ["cpu", "sm_90a"],
+            "targets": [*dict.fromkeys(("cpu", "sm_90a", target))],
             "schedule": {target: pins} if pins else {},
         }
     )
@@ -104,3 +104,21 @@ def test_a_pin_over_the_budget_is_refused_with_the_numbers() -> None:
 def test_a_pin_that_no_kernel_can_have_is_refused_by_name(name: str, value: int) -> None:
     (fault,) = faults("sm_90a", {name: value})
     assert name in fault.message and str(value) in fault.message
+
+
+@pytest.mark.parametrize(
+    ("target", "heads", "pins", "told"),
+    [
+        ("sm_90a", 8, {"scores_padded_heads": 8, "scores_block_q": 1}, "8 rows of queries and heads"),
+        ("sm_90a", 24, {"scores_padded_heads": 24, "scores_block_q": 3}, "72 rows of queries and heads"),
+        ("sm_80", 64, {"scores_num_stages": 2}, "2 stages"),
+        ("sm_100a", 64, {"scores_num_stages": 3}, "3 stages"),
+        ("gfx942", 64, {"scores_num_stages": 2}, "2 stages"),
+    ],
+)
+def test_sizes_that_the_compiler_cannot_take_are_refused(
+    target: str, heads: int, pins: Mapping[str, int], told: str
+) -> None:
+    """It would crash, or give a kernel with wrong numbers."""
+    (fault,) = faults(target, pins, heads)
+    assert fault.code == "schedule-size" and told in fault.message and target in fault.message

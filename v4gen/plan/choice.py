@@ -27,6 +27,7 @@ from v4gen.plan.schedule import (
     backward_candidates,
     backward_sm90_candidates,
     scores_candidates,
+    scores_trap,
     select_schedules,
     selection_fault,
     serving,
@@ -74,6 +75,12 @@ class Choice(Generic[_Schedule]):
 
     def _none_fits(self, spec: Spec) -> Diagnostic:
         too_large = [candidate for candidate in self.candidates if not candidate.limit.admits(candidate.usage)]
+        if not too_large:
+            faults = " or ".join(dict.fromkeys(candidate.fault or "" for candidate in self.candidates))
+            sizes = (
+                f"spec `{spec.name}`: no {self.kernel} kernel of {self.target.name} can have the pinned sizes: {faults}"
+            )
+            return Diagnostic(Severity.ERROR, "schedule-size", sizes)
         least = min(too_large, key=lambda candidate: (candidate.usage.shared_memory, candidate.usage.registers))
         usage, limit = least.usage, least.limit
         message = (
@@ -89,10 +96,10 @@ class Choice(Generic[_Schedule]):
 def choose_scores(spec: Spec, target: Target) -> Choice[ScoresSchedule]:
     """The choice of the scores kernel's schedule. Raises DiagnosticError for a pinned size that no kernel can have."""
     changes = pinned(_pins(spec, target), "scores", spec, target)
-    candidates = [
-        _weighed(schedule, scores_usage(schedule, spec.dim, target), budget(target, schedule.threads))
-        for schedule in with_pins(list(scores_candidates(spec.heads, target)), changes)
-    ]
+    candidates = []
+    for schedule in with_pins(list(scores_candidates(spec.heads, target)), changes):
+        usage, limit = scores_usage(schedule, spec.dim, target), budget(target, schedule.threads)
+        candidates.append(_weighed(schedule, usage, limit, scores_trap(schedule, target)))
     return Choice("scores", target, _common_first(candidates, target), tuple(changes))
 
 

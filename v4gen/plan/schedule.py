@@ -113,6 +113,17 @@ def scores_candidates(heads: int, target: Target) -> Iterator[ScoresSchedule]:
             yield ScoresSchedule(padded_heads, block_q, block_n, num_stages, threads)
 
 
+def scores_trap(schedule: ScoresSchedule, target: Target) -> str | None:
+    """Why the compiler makes a wrong kernel of `schedule` or none, in words; None if it makes a right one."""
+    if target.is_cpu:
+        return None
+    if schedule.rows % 16:
+        return f"{schedule.rows} rows of queries and heads, no multiple of 16: of 8 modulo 16 wgmma gives wrong numbers"
+    if schedule.num_stages > 1 and target.matrix_unit is not MatrixUnit.WGMMA:
+        return f"{schedule.num_stages} stages: a loop as long as its block's keys is pipelined over one at most"
+    return None
+
+
 def backward_candidates(heads: int, target: Target) -> Iterator[BackwardSchedule]:
     """Every schedule of the backward kernel in question on `target`, best first; not all share out evenly."""
     if target.is_cpu:

@@ -4,6 +4,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from v4gen.report.validation import place_of
 from v4gen.run.contest import Shape
 from v4gen.run.timing import EVERY_TASK, Contest, Timing
 
@@ -23,7 +24,8 @@ COLUMNS = (
 
 def bench_report(package: str, device: str, contest: Contest, shape: Shape) -> Group:
     """A table of one shape, and below it what was left out and why."""
-    parts: list[Table | Text] = [_table(f"{package} on {device}, {shape}", contest, shape)]
+    place = place_of(device, contest.target)
+    parts: list[Table | Text] = [_table(f"{package} on {place}, {shape}", contest, shape)]
     for skip in contest.skips:
         if skip.shape == shape:
             task = "" if skip.task == EVERY_TASK else f"{skip.task}, "

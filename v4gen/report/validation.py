@@ -24,7 +24,7 @@ FAILURES_SHOWN = 4
 def render_table(validation: Validation) -> RenderableType:
     """One line a case: the worst error beside its bound for scores and gradients; then margins, and what failed."""
     table = Table(pad_edge=False, box=None)
-    table.add_column(f"{validation.spec} on {where(validation)}", no_wrap=True)
+    table.add_column(f"{validation.spec} on {place_of(validation.device, validation.target)}", no_wrap=True)
     table.add_column("", no_wrap=True)
     for name in COMPARED:
         table.add_column(f"{name}: error / bound", justify="right", no_wrap=True)
@@ -38,9 +38,8 @@ def render_table(validation: Validation) -> RenderableType:
     return Group(table, Text(), *margins, Text(ROUNDING_NOTE, style="dim"), *failures, verdict)
 
 
-def where(validation: Validation) -> str:
+def place_of(device: str, target: str) -> str:
     """The device, and the target that it took where that is another word."""
-    device, target = validation.device, validation.target
     return f"{device}, {target}" if target not in ("", device) else device
 
 

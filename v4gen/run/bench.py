@@ -31,11 +31,15 @@ AfterShape = Callable[[Contest], None]
 
 @dataclass(frozen=True)
 class Course:
-    """What is run at each shape: tasks by name (all of them if there are none), rivals, and how long calls on end."""
+    """What is run at each shape: tasks by name (all of them if there are none), rivals, and how long calls on end.
+
+    With a `target` the package's kernels for that one run, even where it has others for the device.
+    """
 
     tasks: Sequence[str] = ()
     rivals: Sequence[str] = ()
     sustained_seconds: float = 0
+    target: str | None = None
 
     def takes(self, task: str) -> bool:
         return not self.tasks or task in self.tasks
@@ -67,7 +71,7 @@ def bench_package(
     The ceilings are torch's matrix product and copy: on the CPU on one thread, as the kernels are, and the product in
     float32; else in the spec's dtype. A rival is timed only at what it gives the package's own results of. A `meter`
     tells the energy of calls on end. `after_shape` gets what was found so far, a shape at a time: a run is long, and
-    what it has measured is not to be lost with it.
+    what it has measured is not to be lost with it. Raises NoKernels if the package has none for the device.
     """
     import torch
 
@@ -76,17 +80,18 @@ def bench_package(
     timings: list[Timing] = []
     skips: list[Skip] = []
     try:
-        with imported_package(folder) as package, quiet():
+        with imported_package(folder, course.target) as package, quiet():
+            target = package.target_for(device)
             for shape in shapes:
                 found = _bench_shape(package, spec, device, shape, course, meter)
                 timings += found.timings
                 skips += found.skips
                 _free(device)
                 if after_shape:
-                    after_shape(Contest(tuple(timings), tuple(skips)))
+                    after_shape(Contest(tuple(timings), tuple(skips), target))
     finally:
         torch.set_num_threads(threads)
-    return Contest(tuple(timings), tuple(skips))
+    return Contest(tuple(timings), tuple(skips), target)
 
 
 def _bench_shape(

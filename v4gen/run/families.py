@@ -20,7 +20,7 @@ from v4gen.read.spec import Spec
 from v4gen.run.compile import KernelReport, compile_for_gpu
 from v4gen.run.lower import identity, kernels_for
 from v4gen.run.package import imported_package
-from v4gen.run.record import toolchain
+from v4gen.run.record import RECORD_VERSION, toolchain
 
 CUDA = tuple(target.name for target in TARGETS.values() if target.is_cuda)
 FAMILIES = tuple(target.name for target in TARGETS.values() if not target.is_cpu)
@@ -81,20 +81,33 @@ def _compile(kernel: Kernel, nvcc: Path | None) -> KernelReport:
         return report
 
 
+def results_of(reports: Mapping[str, KernelReport]) -> dict[str, dict[str, Any]]:
+    """JSON-ready data of each report, by identity: all that is the same whenever the same compilers make the kernel."""
+    return {found: {"identity": found} | _without_time(report) for found, report in reports.items()}
+
+
 def make_families_record(
-    kernels: Sequence[Kernel], reports: Mapping[str, KernelReport], nvcc: Path | None, command: Sequence[str]
+    kernels: Sequence[Kernel], results: Mapping[str, dict[str, Any]], nvcc: Path | None, command: Sequence[str]
 ) -> dict[str, Any]:
-    """JSON-ready data: the compilers, the distinct kernels' reports by identity, and each spec's kernels by target."""
-    specs: dict[str, dict[str, dict[str, str]]] = {}
-    for kernel in kernels:
-        specs.setdefault(kernel.spec, {}).setdefault(kernel.target, {})[kernel.kernel] = kernel.identity
-    data = {found: _recorded(report) for found, report in sorted(reports.items())}
+    """JSON-ready data: the compilers, what results there are by identity, and every spec's kernels."""
+    named = [
+        {"spec": kernel.spec, "target": kernel.target, "kernel": kernel.kernel, "identity": kernel.identity}
+        for kernel in kernels
+    ]
+    distinct = sorted({kernel.identity for kernel in kernels})
     return {
-        "record": 1,
+        "record": RECORD_VERSION,
         "command": list(command),
         "compilers": compilers(nvcc),
-        "families": {"specs": specs, "kernels": data},
+        "families": {"kernels": named, "results": [results[found] for found in distinct if found in results]},
     }
+
+
+def recorded_results(record: Mapping[str, Any], nvcc: Path | None) -> dict[str, dict[str, Any]]:
+    """The results in a record by identity, if the compilers that are here made them; none otherwise."""
+    if record.get("compilers") != compilers(nvcc):
+        return {}
+    return {result["identity"]: result for result in record["families"]["results"]}
 
 
 def compilers(nvcc: Path | None) -> dict[str, str]:
@@ -104,7 +117,7 @@ def compilers(nvcc: Path | None) -> dict[str, str]:
     return {"tilelang": toolchain().get("tilelang", ""), "nvcc": release[1] if release else ""}
 
 
-def _recorded(report: KernelReport) -> dict[str, Any]:
+def _without_time(report: KernelReport) -> dict[str, Any]:
     data = report.as_data()
     del data["seconds"]
     return data

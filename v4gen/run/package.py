@@ -47,6 +47,10 @@ class _PrivateFinder(MetaPathFinder):
         return None
 
 
+class NoKernels(Exception):
+    """The package has no kernels for the device, as it says."""
+
+
 @dataclass(frozen=True)
 class Package:
     """The modules of an emitted package."""
@@ -54,14 +58,18 @@ class Package:
     fwd: ModuleType
     bwd: ModuleType
     indexer: ModuleType
+    root: ModuleType | None = None  # the package itself
 
     def target_for(self, device: str) -> str:
         """The target that it takes on `device`; empty if it is of a time when packages did not tell.
 
-        Raises RuntimeError if it has none for the device.
+        Raises NoKernels if it has none for the device.
         """
-        root = importlib.import_module(self.indexer.__name__.rpartition(".")[0])
-        return str(root.target_for(device)) if hasattr(root, "target_for") else ""
+        choose = getattr(self.root, "target_for", None)
+        try:
+            return str(choose(device)) if choose else ""
+        except RuntimeError as error:
+            raise NoKernels(str(error)) from error
 
 
 @contextmanager
@@ -83,8 +91,8 @@ def imported_package(directory: Path, target: str | None = None) -> Iterator[Pac
     try:
         if target is not None:
             _leave_only(target, importlib.import_module(f"{name}._runtime").TARGETS)
-        modules = ("tilelang_indexer_fwd", "tilelang_indexer_bwd", "tilelang_indexer")
-        yield Package(*(importlib.import_module(f"{name}.{module}") for module in modules))
+        modules = (".tilelang_indexer_fwd", ".tilelang_indexer_bwd", ".tilelang_indexer", "")
+        yield Package(*(importlib.import_module(f"{name}{module}") for module in modules))
     finally:
         sys.meta_path.remove(finder)
         for loaded in [key for key in sys.modules if key == name or key.startswith(f"{name}.")]:

@@ -62,10 +62,11 @@ class Skip:
 
 @dataclass(frozen=True)
 class Contest:
-    """What a run found, in the order of its shapes."""
+    """What a run found, in the order of its shapes. `target` is the one whose kernels ran, empty where nothing told."""
 
     timings: tuple[Timing, ...]
     skips: tuple[Skip, ...]
+    target: str = ""
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -104,10 +105,11 @@ class Contest:
         ours = self.find(timing.task, OURS, timing.shape)
         return timing.median_ms / ours.median_ms if ours else None
 
-    def as_data(self) -> dict[str, list[dict[str, Any]]]:
+    def as_data(self) -> dict[str, Any]:
         """JSON-ready data, keys in a fixed order."""
         skips = [{"task": s.task, "who": s.who, **s.shape.as_data(), "reason": s.reason} for s in self.skips]
-        return {"timings": [self._timing_data(timing) for timing in self.timings], "skipped": skips}
+        timings = [self._timing_data(timing) for timing in self.timings]
+        return {"target": self.target, "timings": timings, "skipped": skips}
 
     def _timing_data(self, timing: Timing) -> dict[str, Any]:
         share, roofline, ratio = self.share(timing), self.roofline(timing), self.ratio(timing)
@@ -139,7 +141,7 @@ def read_contest(data: Mapping[str, Any]) -> Contest:
     """
     timings = tuple(Timing(shape=_shape(row), **_measured(row)) for row in data["timings"])
     skips = tuple(Skip(row["task"], row["who"], _shape(row), row["reason"]) for row in data["skipped"])
-    return Contest(timings, skips)
+    return Contest(timings, skips, data.get("target", ""))
 
 
 def _shape(row: Mapping[str, Any]) -> Shape:

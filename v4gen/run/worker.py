@@ -75,7 +75,7 @@ def opened_trials(
     """The target that the package in `package_dir`, as it is on disk, takes, and every trial of `spec` on it.
 
     They can be run inside the context. With a `target` no other is taken. The package's code runs in this process.
-    Raises FileNotFoundError where there is no package, RuntimeError where it has no kernels for `device`, and whatever
+    Raises FileNotFoundError where there is no package, NoKernels where it has none for `device`, and whatever
     its import raises.
     """
     from v4gen.run.lower import quiet

@@ -42,7 +42,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
     """`bench_package` takes the plain package, whatever the folder, and is done at once."""
 
     @contextmanager
-    def imported(folder: Path) -> Iterator[Package]:
+    def imported(folder: Path, target: str | None = None) -> Iterator[Package]:
         yield answers.package
 
     monkeypatch.setattr(bench, "imported_package", imported)
@@ -130,4 +130,4 @@ def make_package(layout: str) -> Package:
     topk = SimpleNamespace(select=select_best)
     indexer = SimpleNamespace(_ops=SimpleNamespace(checked_select=select), tilelang_indexer_topk=topk)
     bwd = SimpleNamespace(batched_indexer_bwd=backward)
-    return cast(Package, SimpleNamespace(fwd=fwd, bwd=bwd, indexer=indexer))
+    return cast(Package, SimpleNamespace(fwd=fwd, bwd=bwd, indexer=indexer, target_for=lambda device: device))

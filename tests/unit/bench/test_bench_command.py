@@ -30,7 +30,7 @@ def test_one_record_of_many_shapes(project: Path) -> None:
     result = run_command(*shapes, "--rival", "torch", "--rival", "nemo", "--json", "--record", "record.json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["results"]["one"]
-    assert [*found] == ["seed", "rivals", "no_energy", "timings", "skipped"]
+    assert [*found] == ["seed", "rivals", "no_energy", "target", "timings", "skipped"]
     record = (project / "record.json").read_text()
     assert found == json.loads(record)["bench"]
     jsonschema.validate(json.loads(record), SCHEMA)
@@ -67,6 +67,14 @@ def test_tasks_and_doubled_lengths(project: Path) -> None:
     assert {row["task"] for row in found["timings"]} == {MATMUL, COPY, "forward", "forward+backward"}
     assert all(row["sustained_ms"] > 0 and row["energy_mj"] == 0 for row in found["timings"])
     assert found["no_energy"] == "a CPU's is not measured"
+
+
+def test_the_record_names_the_target_that_ran(project: Path) -> None:
+    result = run_command("--target", "cpu", "--record", "record.json")
+    assert result.exit_code == 0, result.output
+    assert json.loads((project / "record.json").read_text())["bench"]["target"] == "cpu"
+    unknown = run_command("--target", "sm_80")
+    assert unknown.exit_code == 2 and "its targets are cpu" in unknown.output
 
 
 def test_what_was_measured_outlives_the_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
