@@ -214,6 +214,17 @@ class Answers:
     package: Package
     problem: Problem
 
+    def prepare(self) -> None:
+        """Make what others are held against: scores, selection and gradients. Raises Unfit as `scores` does."""
+        _ = self._window, self.matrix, self.best, self.gradients
+
+    def of(self, package: Package) -> "Answers":
+        """Another package's calls, on the same memory and selecting from the same scores."""
+        other = Answers(package, self.problem)
+        for name in ("_window", "matrix", "best"):
+            vars(other)[name] = getattr(self, name)  # where `cached_property` keeps them
+        return other
+
     def scores(self) -> "Tensor":
         """The matrix of all scores: [B, S, N], −inf out of sight. Raises Unfit where it is too large to share."""
         problem, fwd = self.problem, self.package.fwd
