@@ -21,8 +21,9 @@ from v4gen.plan.plan import make_plan
 from v4gen.plan.space import options
 from v4gen.plan.target import TARGETS, Target
 from v4gen.run.agreement import disagreement
-from v4gen.run.burst import rehearse
-from v4gen.run.contest import Answers, Problem, Shape, Unfit
+from v4gen.run.answers import Answers
+from v4gen.run.burst import rehearse, threads_for
+from v4gen.run.contest import Problem, Shape, Unfit
 from v4gen.run.crew import Task, compiled
 from v4gen.run.lower import quiet
 from v4gen.run.package import Package, imported_package
@@ -173,6 +174,7 @@ def time_trials(search: Search, log: Log, device: str, shapes: Sequence[Shape], 
         picks={},
     )
     with ExitStack() as stack:
+        stack.enter_context(threads_for(device))
         own = search.folder / "own"
         write_pinned(search.spec, search.target, {}, own)
         package = stack.enter_context(imported_package(own))

@@ -1,7 +1,7 @@
 """The command line, its record and its chart."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,19 @@ def test_bad_usage_is_2(project: Path, arguments: list[str], message: str) -> No
     assert message in " ".join(result.output.replace("│", " ").split())
 
 
-def test_charts_are_drawn_of_what_was_timed(project: Path) -> None:
-    result = run_command("--lengths", "8:16", "--rival", "torch", "--charts", "pictures")
+def test_charts_are_drawn_of_what_was_timed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[Path, str, Contest]] = []
+    monkeypatch.setattr("v4gen.report.chart.write_charts", lambda *arguments: drawn.append(arguments))
+    result = run_command("--lengths", "8:16", "--task", "forward", "--charts", "pictures")
     assert result.exit_code == 0, result.output
-    # A CPU's memory is not counted: there is no chart of it.
-    names = {path.name for path in (project / "pictures").iterdir()}
-    assert names == {f"{chart}.{suffix}" for chart in ("time", "roofline") for suffix in ("svg", "png")}
+    ((folder, title, contest),) = drawn
+    assert (folder, title) == (Path("pictures"), "one on cpu")
+    assert [shape.length for shape in contest.shapes] == [8, 16]
+
+
+def test_a_chart_that_would_be_empty_is_not_written(tmp_path: Path, spec: Spec) -> None:
+    unknown = replace(timed(spec, 32, OURS, 1, "backward"), extra_mib=-1, bytes=0)
+    assert [path.name for path in write_charts(tmp_path, "one", Contest((unknown,), ()))] == ["time.svg", "time.png"]
 
 
 def timed(spec: Spec, length: int, who: str, milliseconds: float, task: str = "forward", **numbers: int) -> Timing:
