@@ -77,7 +77,7 @@ def test_what_is_out_says_why() -> None:
     ("changes", "message"),
     [
         ({"capacity": 3000}, "powers of two"),
-        ({"capacity": 512}, "does not fit beside 512 keys"),
+        ({"capacity": 256}, "512 keys do not fit into a capacity of 256"),
         ({"threads": 2048}, "cannot share 1024 bins"),
         ({"values": 6}, "no whole loads"),
         ({"threads": 128, "values": 12}, "cannot be shared by 8 groups"),

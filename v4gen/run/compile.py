@@ -90,7 +90,7 @@ def compile_kernel(
     with imported_package(package_dir) as package:
         if target.is_cpu:
             return _compile_to_run(package, kernel, target_name)
-        (report,) = _compile_for_gpu(package, target, [kernel], nvcc if target.is_cuda else None)
+        (report,) = compile_for_gpu(package, target, [kernel], nvcc if target.is_cuda else None, target.codes)
         if not (to_run and report.passed):
             return report
         ran = _compile_to_run(package, kernel, target_name)

@@ -311,4 +311,5 @@ def target_of_gpu() -> str | None:
     if not torch.cuda.is_available():
         return None
     major, minor = torch.cuda.get_device_capability()
-    return next((name for name in TARGETS if name.removesuffix("a") == f"sm_{major}{minor}"), None)
+    own = next((name for name in TARGETS if name.removesuffix("a") == f"sm_{major}{minor}"), None)
+    return own or next((name for name, target in TARGETS.items() if target.is_portable and major >= 8), None)
