@@ -84,18 +84,17 @@ def compile_kernel(
 ) -> KernelReport:
     """Compile one of the package's kernels, as `compile_package` does.
 
-    With `to_run`, a GPU's that passes goes into TileLang's cache too, ready to run.
+    With `to_run`, a GPU's that passes goes into TileLang's cache too, ready to run; without `nvcc` it goes there only.
     """
     target = TARGETS[target_name]
     with imported_package(package_dir) as package:
-        if target.is_cpu:
+        if target.is_cpu or (to_run and nvcc is None):
             return _compile_to_run(package, kernel, target_name)
         (report,) = compile_for_gpu(package, target, [kernel], nvcc if target.is_cuda else None, target.codes)
         if not (to_run and report.passed):
             return report
-        ran = _compile_to_run(package, kernel, target_name)
-        seconds = report.seconds + ran.seconds
-        return replace(report, stage=ran.stage, seconds=seconds, problem=ran.problem)
+        ready = _compile_to_run(package, kernel, target_name)
+        return replace(report, stage=ready.stage, seconds=report.seconds + ready.seconds, problem=ready.problem)
 
 
 def _compile_to_run(package: Package, kernel: str, target: str) -> KernelReport:

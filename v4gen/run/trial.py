@@ -58,16 +58,14 @@ class Trial:
         return cls(option.kernel, option.pins, Fate.WAITING)
 
     def compiled(self, report: KernelReport) -> "Trial":
-        """After its kernel was compiled."""
+        """After its kernel was compiled; resources that an earlier compilation told stay."""
         found = report.resources
+        fate = Fate.COMPILED if report.passed else Fate.FAILED
+        after = replace(self, fate=fate, reason=report.problem, compile_seconds=round(report.seconds, 2))
+        if found is None:
+            return after
         return replace(
-            self,
-            fate=Fate.COMPILED if report.passed else Fate.FAILED,
-            reason=report.problem,
-            registers=found.registers if found else 0,
-            spill_bytes=found.spill_bytes if found else 0,
-            shared_memory=found.shared_memory if found else 0,
-            compile_seconds=round(report.seconds, 2),
+            after, registers=found.registers, spill_bytes=found.spill_bytes, shared_memory=found.shared_memory
         )
 
     def untimed(self) -> "Trial":

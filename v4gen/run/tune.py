@@ -139,7 +139,9 @@ def compile_trials(search: Search, log: Log, deadline: Deadline, *, to_run: bool
     def tasks() -> Iterator[tuple[int, Task]]:
         for n in waiting:
             if n in firsts or not deadline.expired():
-                yield n, (search.package(trials[n]), trials[n].kernel, search.target.name, search.nvcc)
+                # What was compiled elsewhere has been looked at, and needs to be made ready only.
+                nvcc = search.nvcc if trials[n].fate is Fate.WAITING else None
+                yield n, (search.package(trials[n]), trials[n].kernel, search.target.name, nvcc)
 
     for done, (n, report) in enumerate(compiled(tasks(), search.workers, to_run=to_run)):
         trials[n] = trials[n].compiled(report)

@@ -38,7 +38,7 @@ class Workshop:
     milliseconds: dict[int, float] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     wrong: set[int] = field(default_factory=set)
-    compiled: list[tuple[str, int]] = field(default_factory=list)
+    compiled: list[tuple[str, int, Path | None]] = field(default_factory=list)
     rounds: int = 0
     noise: float = 0.01
     pins: dict[Path, Mapping[str, int]] = field(default_factory=dict)
@@ -54,10 +54,13 @@ class Workshop:
         name = {"scores": "scores_block_n", "backward": "backward_block_i"}[kernel]
         return self.pins[folder].get(name, 16)
 
-    def compile_kernel(self, folder: Path, kernel: str, target: str, nvcc: None, *, to_run: bool) -> KernelReport:
+    def compile_kernel(
+        self, folder: Path, kernel: str, target: str, nvcc: Path | None, *, to_run: bool
+    ) -> KernelReport:
         size = self.size(folder, kernel)
-        self.compiled.append((kernel, size))
-        return KernelReport(kernel, target, Stage.COMPILED, 0.5, "", RESOURCES, self.problems.get(size, ""))
+        self.compiled.append((kernel, size, nvcc))
+        resources = None if to_run and nvcc is None else RESOURCES
+        return KernelReport(kernel, target, Stage.COMPILED, 0.5, "", resources, self.problems.get(size, ""))
 
     def time_burst(self, call: Any, count: int, device: str) -> float:
         answers = call.__self__
@@ -169,7 +172,7 @@ def test_when_the_time_is_up_the_plans_own_is_there(workshop: Workshop, spec_pat
     search = tune.Search(spec, target, tmp_path, None, 1, lambda log: None, lambda *step: None)
     shapes = [Shape.of(spec, length=40)]
     log = tune.tune(search, tune.new_log(spec, target), "cpu", shapes, seconds=0)
-    assert workshop.compiled == [("scores", 16), ("backward", 16)]
+    assert [task[:2] for task in workshop.compiled] == [("scores", 16), ("backward", 16)]
     assert [trial.fate for trial in log.of("scores")] == [Fate.PICKED, Fate.WAITING, Fate.WAITING, Fate.EXCEEDS]
 
 
@@ -269,6 +272,17 @@ def test_who_ends_the_search_is_not_tried_again(
 
 def end_the_process(*arguments: Any, to_run: bool) -> KernelReport:
     os._exit(9)
+
+
+def test_what_was_compiled_elsewhere_is_made_ready_only(workshop: Workshop, spec_path: Path, tmp_path: Path) -> None:
+    spec, target = parse_spec(SPEC.replace("cpu", "sm_90a"), "one.yaml"), TARGETS["sm_90a"]
+    search = tune.Search(spec, target, tmp_path, Path("nvcc"), 1, lambda log: None, lambda *step: None)
+    log = tune.compile_trials(search, tune.new_log(spec, target), tune.Deadline(60), to_run=False)
+    assert {nvcc for *_, nvcc in workshop.compiled} == {Path("nvcc")}
+    workshop.compiled.clear()
+    ready = tune.compile_trials(search, log, tune.Deadline(60), to_run=True)
+    assert {nvcc for *_, nvcc in workshop.compiled} == {None}
+    assert [trial.registers for trial in ready.of("scores")] == [48, 48, 48, 0]
 
 
 def test_a_crash_of_the_compiler_is_a_result(tmp_path: Path) -> None:
