@@ -49,9 +49,15 @@ def test_one_record_of_many_shapes(project: Path) -> None:
     assert forward["of_v4gen"] > 0 and forward["of_matmul"] > 0 and forward["of_roofline"] > 0
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "records").glob("*h200*.json")), ids=lambda path: path.stem)
-def test_records_of_earlier_versions_are_read(path: Path) -> None:
-    record = json.loads(path.read_text(encoding="utf-8"))
+def test_records_of_earlier_versions_are_read() -> None:
+    records = [json.loads(path.read_bytes()) for path in (ROOT / "docs" / "records").glob("*.json")]
+    of_benchmarks = [record for record in records if "bench" in record]
+    assert len(of_benchmarks) >= 2
+    for record in of_benchmarks:
+        check_record(record)
+
+
+def check_record(record: Any) -> None:
     jsonschema.validate(record, SCHEMA)
     contest = read_contest(record["bench"])
     assert len(contest.timings) == len(record["bench"]["timings"])
