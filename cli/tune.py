@@ -68,7 +68,7 @@ def command(
     spread of the timing, or the plan's own stays. The log has every schedule, with its time or the reason that it was
     dropped. On a machine without the target's device the search ends with compiling; with its log, another goes on.
 
-    Exits with 1 if a pick fails the validation, or a frozen log is of another spec or version.
+    Exits with 1 if the picks fail the validation, and with 2 if a frozen log is of another spec or other templates.
     """
     session = Session((path,), json, None)
     with session.errors():
@@ -147,7 +147,7 @@ def _search(
     from v4gen.run.contest import Unfit
     from v4gen.run.record import write_table_record
     from v4gen.run.toolchain import NVCC_HINT, find_nvcc
-    from v4gen.run.tune import Search, picked_package, tune
+    from v4gen.run.tune import Search, picked_package, refuted, tune
 
     target, device = TARGETS[target_name], _device(target_name)
     nvcc = find_nvcc()
@@ -169,7 +169,10 @@ def _search(
         if device is None or all(pick.is_default for pick in log.picks.values()):
             return log, True
         show("validating the picks", 0, 1)
-        return log, pipeline.validate(spec, picked_package(search, log), device).passed
+        if pipeline.validate(spec, picked_package(search, log), device).passed:
+            return log, True
+        keep(refuted(log))
+        return refuted(log), False
 
 
 def _begun(spec: "Spec", target: "Target", log_path: Path) -> "Log":
@@ -204,7 +207,7 @@ def _tell(session: Session, path: Path, log: "Log", *, passed: bool, written: bo
     if session.json:
         session.print_json({"passed": passed, "written": written, "log": log.as_data()})
     elif not passed:
-        click.secho("error: a package with the picks does not validate: nothing is pinned", fg="red", err=True)
+        click.secho("error: the package of the picks does not validate: nothing is pinned", fg="red", err=True)
     elif not log.picks:
         session.console.print("nothing was timed: there is no device here for the target; its log can be taken to one")
     elif written:

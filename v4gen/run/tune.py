@@ -119,6 +119,14 @@ def picked_package(search: Search, log: Log) -> Path:
     return folder
 
 
+def refuted(log: Log) -> Log:
+    """The log once the package of its picks has failed its validation: they are out, and nothing is picked."""
+    reason = "the package of the picks does not validate"
+    wrong = [pick.pins for pick in log.picks.values() if not pick.is_default]
+    trials = tuple(replace(t, fate=Fate.WRONG, reason=reason) if t.pins in wrong else t for t in log.trials)
+    return replace(log, trials=trials, picks={})
+
+
 def new_log(spec: "Spec", target: Target) -> Log:
     """Every option of the target's kernels, nothing compiled."""
     trials = tuple(Trial.of(option) for found in options(spec, target).values() for option in found)

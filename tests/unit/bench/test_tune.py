@@ -209,6 +209,9 @@ def test_nothing_is_pinned_that_does_not_validate(
     result = run()
     assert result.exit_code == 1 and "does not validate" in result.stderr
     assert spec_path.read_text() == SPEC
+    assert fates("scores")[32] is Fate.WRONG
+    frozen = run("--frozen")
+    assert frozen.exit_code == 2 and "has no pick" in frozen.stderr
 
 
 def test_a_dry_run_and_json(workshop: Workshop, spec_path: Path) -> None:
