@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "check": "Compare what is on disk with what the specs give.",
         "validate": "Hold packages, as they are on disk, against the reference.",
         "bench": "Time a package's kernels.",
+        "tune": "Search for the fastest schedules, and pin them.",
         "explain": "Show the plan of a spec: tiles, budgets, costs, and why.",
         "diff": "Show what generate would change.",
         "breaking": "Name changes that break callers, against a git revision.",
@@ -33,7 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 # How the help groups the commands; each stands in one.
 PANELS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "From spec to kernels": ("build", "generate", "validate", "bench"),
+        "From spec to kernels": ("build", "generate", "validate", "bench", "tune"),
         "What changed": ("check", "diff", "breaking"),
         "Specs": ("init", "list", "explain", "schema"),
         "Around it": ("vendor", "doctor", "clean"),

@@ -79,6 +79,23 @@ def test_the_pictures_are_as_drawn() -> None:
         assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == text, "run `python docs/pictures.py`"
 
 
+def test_readme_has_the_numbers_of_its_record() -> None:
+    benchmarks = script("benchmarks")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert benchmarks.page(text) == text, "run `python docs/benchmarks.py`"
+    assert benchmarks.page(re.sub(r"\d ms \|", "9 ms |", text)) == text
+
+
+def test_the_charts_are_of_readmes_record() -> None:
+    benchmarks = script("benchmarks")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    source = benchmarks.shown_record(text).source.encode()
+    charts = sorted((DOCS / "charts").iterdir())
+    assert {path.suffix for path in charts} == {".svg", ".png"}
+    for path in charts:
+        assert source in path.read_bytes(), f"{path.name} is of another record: run `python docs/benchmarks.py`"
+
+
 def test_every_page_is_in_the_navigation() -> None:
     navigation = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(navigation) == [page.name for page in PAGES]

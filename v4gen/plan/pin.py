@@ -75,11 +75,19 @@ def _faults(pins: Mapping[str, int], spec: Spec, target: Target) -> Iterator[Dia
             yield Diagnostic(Severity.ERROR, "schedule-name", message, hint=hint)
             continue
         multiple = _multiple_of(name, target)
-        least = spec.heads if name.endswith("padded_heads") else 1
+        least = _least(name, spec, target)
         if value < least or value % multiple:
             wanted = f"at least {least}" + (f" and a multiple of {multiple}" if multiple > 1 else "")
             message = f"spec `{spec.name}`: `schedule.{target.name}.{name}` must be {wanted}, found {value}"
             yield Diagnostic(Severity.ERROR, "schedule-size", message)
+
+
+def _least(name: str, spec: Spec, target: Target) -> int:
+    if name.endswith("padded_heads"):
+        return spec.heads
+    # No stage in flight is a loop that is not pipelined; wgmma's must be.
+    pipelined = target.is_cpu or target.matrix_unit is MatrixUnit.WGMMA
+    return 0 if name.endswith("num_stages") and not pipelined else 1
 
 
 def _multiple_of(name: str, target: Target) -> int:

@@ -137,10 +137,11 @@ def _roofline(contest: Contest) -> "Figure | None":
     for task, marker in zip(panels, MARKERS, strict=False):
         _draw(axis, panels[task], _contestants(contest), marker, f"{task}, ")
     x = [point[0] for drawn in panels.values() for *_, line in drawn for point in line]
-    left, ridge, right = min(x) / 2, product / copy, max(*x, product / copy) * 2
+    ridge = product / copy
+    left, right = min(*x, ridge / 4) / 2, max(*x, ridge) * 2
     axis.plot([left, ridge, right], [left * copy, product, product], color="black", linewidth=1.2, zorder=0)
     axis.annotate(f"matrix product, {product:.3g} TFLOP/s", (right, product), va="bottom", ha="right", fontsize=8)
-    axis.annotate(f"copy, {copy:.3g} TB/s", (left, left * copy), va="bottom", ha="left", fontsize=8)
+    axis.annotate(f"copy, {copy:.3g} TB/s", (left, left * copy), va="top", ha="left", fontsize=8)
     axis.set(xscale="log", yscale="log", xlabel="operations a byte that must move", ylabel="TFLOP/s")
     _finish(axis)
     return figure
@@ -166,6 +167,7 @@ def _draw(
             color=COLORS[contestants.index(who) % len(COLORS)],
             marker=marker or MARKERS[kind % len(MARKERS)],
             label=prefix + (f"{who}, {family}" if len(families) > 1 else who),
+            zorder=3 if who == OURS else 2,  # where others have the same value
             **style,
         )
 

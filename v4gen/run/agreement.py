@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
-from v4gen.run.contest import Answers, Problem
+from v4gen.run.answers import Answers
+from v4gen.run.contest import Problem
 
 if TYPE_CHECKING:
     from torch import Tensor

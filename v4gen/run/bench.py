@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from v4gen.run.agreement import disagreement
-from v4gen.run.burst import Sustained, rehearse, time_burst, time_on_end
-from v4gen.run.contest import Answers, Problem, Shape, Unfit
+from v4gen.run.answers import Answers
+from v4gen.run.burst import Sustained, rehearse, threads_for, time_burst, time_on_end
+from v4gen.run.contest import Problem, Shape, Unfit
 from v4gen.run.lower import quiet
 from v4gen.run.package import Package, imported_package
 from v4gen.run.power import Meter
@@ -73,24 +74,17 @@ def bench_package(
     tells the energy of calls on end. `after_shape` gets what was found so far, a shape at a time: a run is long, and
     what it has measured is not to be lost with it. Raises NoKernels if the package has none for the device.
     """
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1 if device == "cpu" else threads)
     timings: list[Timing] = []
     skips: list[Skip] = []
-    try:
-        with imported_package(folder, course.target) as package, quiet():
-            target = package.target_for(device)
-            for shape in shapes:
-                found = _bench_shape(package, spec, device, shape, course, meter)
-                timings += found.timings
-                skips += found.skips
-                _free(device)
-                if after_shape:
-                    after_shape(Contest(tuple(timings), tuple(skips), target))
-    finally:
-        torch.set_num_threads(threads)
+    with threads_for(device), imported_package(folder, course.target) as package, quiet():
+        target = package.target_for(device)
+        for shape in shapes:
+            found = _bench_shape(package, spec, device, shape, course, meter)
+            timings += found.timings
+            skips += found.skips
+            _free(device)
+            if after_shape:
+                after_shape(Contest(tuple(timings), tuple(skips), target))
     return Contest(tuple(timings), tuple(skips), target)
 
 

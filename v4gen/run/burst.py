@@ -1,7 +1,8 @@
 """Timing of calls in bursts: on the device's own clock on a GPU, on the system's on a CPU."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,19 @@ class Sustained:
     milliseconds: float = 0.0
     energy_mj: float = 0.0
     sm_mhz: int = 0
+
+
+@contextmanager
+def threads_for(device: str) -> Iterator[None]:
+    """On the CPU, torch on one thread, as the kernels are."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1 if device == "cpu" else threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def rehearse(call: Callable[[], Any], device: str) -> Rehearsal:

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -73,26 +73,44 @@ def compile_package(
         for target in (TARGETS[name] for name in targets):
             if target.is_cpu:
                 for kernel in kernels_for(target, reproducible=reproducible):
-                    yield _compile_for_cpu(package, kernel)
+                    yield _compile_to_run(package, kernel, target.name)
             else:
                 kernels = kernels_for(target, reproducible=reproducible)
                 yield from compile_for_gpu(package, target, kernels, nvcc if target.is_cuda else None)
 
 
-def _compile_for_cpu(package: Package, kernel: str) -> KernelReport:
+def compile_kernel(
+    package_dir: Path, kernel: str, target_name: str, nvcc: Path | None, *, to_run: bool
+) -> KernelReport:
+    """Compile one of the package's kernels, as `compile_package` does.
+
+    With `to_run`, a GPU's that passes goes into TileLang's cache too, ready to run; without `nvcc` it goes there only.
+    """
+    target = TARGETS[target_name]
+    with imported_package(package_dir) as package:
+        if target.is_cpu or (to_run and nvcc is None):
+            return _compile_to_run(package, kernel, target_name)
+        (report,) = compile_for_gpu(package, target, [kernel], nvcc if target.is_cuda else None, target.codes)
+        if not (to_run and report.passed):
+            return report
+        ready = _compile_to_run(package, kernel, target_name)
+        return replace(report, stage=ready.stage, seconds=report.seconds + ready.seconds, problem=ready.problem)
+
+
+def _compile_to_run(package: Package, kernel: str, target: str) -> KernelReport:
     start = time.perf_counter()
     fwd, bwd, indexer = package.fwd, package.bwd, package.indexer
     try:
         with quiet():
             if kernel == "scores":
-                fwd.tl_indexer_fwd_impl(fwd.HEADS, fwd.DIM, target="cpu")
+                fwd.tl_indexer_fwd_impl(fwd.HEADS, fwd.DIM, target=target)
             elif kernel == "select":
-                indexer.tilelang_indexer_topk.tl_indexer_topk_impl(indexer.TOPK, target="cpu")
+                indexer.tilelang_indexer_topk.tl_indexer_topk_impl(indexer.TOPK, target=target)
             else:
-                bwd.tl_indexer_bwd_impl(bwd.HEADS, bwd.DIM, 1, needs=ALL_GRADIENTS, target="cpu")
+                bwd.tl_indexer_bwd_impl(bwd.HEADS, bwd.DIM, 1, needs=ALL_GRADIENTS, target=target)
     except Exception as error:  # the package's own code and a compiler: anything may come out
-        return KernelReport(kernel, "cpu", Stage.FAILED, time.perf_counter() - start, problem=_last_line(error))
-    return KernelReport(kernel, "cpu", Stage.COMPILED, time.perf_counter() - start)
+        return KernelReport(kernel, target, Stage.FAILED, time.perf_counter() - start, problem=_last_line(error))
+    return KernelReport(kernel, target, Stage.COMPILED, time.perf_counter() - start)
 
 
 def compile_for_gpu(

@@ -3,7 +3,8 @@
 from functools import cache
 from typing import TYPE_CHECKING
 
-from v4gen.run.contest import Answers, Problem, Tasks, scaled_weights
+from v4gen.run.answers import Answers
+from v4gen.run.contest import Problem, Tasks, scaled_weights
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,8 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from v4gen.run.answers import Answers
 from v4gen.run.borrowed import borrowed
-from v4gen.run.contest import Answers, Problem, Tasks, Unfit, require, scaled_weights
+from v4gen.run.contest import Problem, Tasks, Unfit, require, scaled_weights
 from v4gen.run.plain import torch_tasks
 
 if TYPE_CHECKING:

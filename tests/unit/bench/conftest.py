@@ -12,8 +12,15 @@ from torch import Tensor
 
 from v4gen.read.spec import Spec
 from v4gen.run import bench
-from v4gen.run.contest import Answers, Problem, Shape
+from v4gen.run.answers import Answers
+from v4gen.run.contest import Problem, Shape
 from v4gen.run.package import Package
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The problems are small, and threads that wait on each other cost more than they do."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from v4gen.run.agreement import disagreement
-from v4gen.run.contest import Answers
+from v4gen.run.answers import Answers
 from v4gen.run.plain import torch_tasks
 
 TASKS = ["scores", "select", "forward", "backward"]

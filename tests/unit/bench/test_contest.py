@@ -13,8 +13,9 @@ from rich.console import Console
 from v4gen.cli import bench as command
 from v4gen.read.spec import Spec
 from v4gen.report.bench import bench_report
+from v4gen.run.answers import MATRIX_LIMIT, Answers
 from v4gen.run.bench import Course, bench_package
-from v4gen.run.contest import MATRIX_LIMIT, Answers, Problem, Shape, Tasks, Unfit, drawn_shapes
+from v4gen.run.contest import Problem, Shape, Tasks, Unfit, drawn_shapes
 from v4gen.run.plain import torch_tasks
 from v4gen.run.rivals import RIVALS, Rival
 from v4gen.run.timing import COPY, MATMUL, OURS, Contest

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from v4gen.read.spec import Spec
 from v4gen.run.agreement import disagreement
-from v4gen.run.contest import Answers, Problem, Shape, Unfit
+from v4gen.run.answers import Answers
+from v4gen.run.contest import Problem, Shape, Unfit
 from v4gen.run.package import Package
 from v4gen.run.rivals import RIVALS
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from v4gen.plan.cost import scores_bytes
 from v4gen.read.rules import MASKS
 from v4gen.read.spec import Spec
-from v4gen.run.contest import Answers, Problem, Shape
+from v4gen.run.answers import Answers
+from v4gen.run.contest import Problem, Shape
 from v4gen.run.package import Package
 from v4gen.run.timing import COPY, MATMUL, Contest, Timing
 from v4gen.run.work import Work, work_of

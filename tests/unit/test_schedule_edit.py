@@ -1,0 +1,45 @@
+"""Pins are written into a spec as a person would, and nothing else in it moves."""
+
+from pathlib import Path
+
+import pytest
+
+from v4gen.read.reader import parse_spec
+from v4gen.read.schedule_edit import with_pins
+
+SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.yaml"))
+PINS = {"scores_block_q": 1, "scores_block_n": 64, "backward_block_i": 32}
+NOTES = {"scores_block_q": "scores: ahead", "backward_block_i": "backward: ahead"}
+BLOCK = """\
+schedule:
+  sm_90a:
+    # scores: ahead
+    scores_block_q: 1
+    scores_block_n: 64
+    # backward: ahead
+    backward_block_i: 32
+"""
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_a_spec_keeps_all_but_its_pins(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert with_pins(text, "sm_90a", {}, {}) == text
+    pinned = with_pins(text, "sm_90a", PINS, NOTES)
+    assert pinned == text + BLOCK
+    assert with_pins(pinned, "sm_90a", PINS, NOTES) == pinned
+    assert with_pins(pinned, "sm_90a", {}, {}) == text
+
+
+def test_other_targets_keep_theirs() -> None:
+    text = (
+        "schema: v4gen/1  # the first\nname: one\nheads: 4\ndim: 32\ntopk: 8\ncompress_ratio: 4\n"
+        "schedule:\n  cpu:  # mine\n    scores_block_n: 8\nmask: causal   # last\n"
+    )
+    pinned = with_pins(text.replace("\n", "\r\n"), "sm_90a", {"scores_block_n": 64}, {})
+    assert pinned == text.replace("8\nmask", "8\n  sm_90a:\n    scores_block_n: 64\nmask").replace("\n", "\r\n")
+    found = parse_spec(pinned, "one.yaml").schedule
+    assert {target: dict(sizes) for target, sizes in found.items()} == {
+        "cpu": {"scores_block_n": 8},
+        "sm_90a": {"scores_block_n": 64},
+    }
