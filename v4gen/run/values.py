@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 GUARD = 256
 """Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
 
-EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "stripes", "golden"})
+EXACT_VALUES: frozenset[Values] = frozenset(
+    {"integers", "counting", "ties", "equal", "ends", "low mantissa", "stripes", "golden"}
+)
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,22 @@ def _ties(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> 
     return q, distinct[:, which], weights
 
 
+def _equal(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """One key, over and over."""
+    q, k, weights = _integers(q, k, weights, generator)
+    return q, k[:, :1].expand(k.shape), weights
+
+
+def _ends(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    """Scores |2j - N| of key j: the farther from the middle the better, and equal on either side of it."""
+    q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
+    score = (2 * torch.arange(k.shape[1]) - k.shape[1]).abs()
+    q[..., 0, 0], k[..., 0] = 128, score // 128
+    q[..., 0, 1], k[..., 1] = 1, score % 128
+    weights[..., 0] = 1
+    return q, k, weights
+
+
 def _plateaus(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
     """Most products are clamped to zero, and every other query's weights are negative: zeros of either sign."""
     negative = torch.rand(k.shape[:2], generator=generator) < 0.9
@@ -219,6 +237,8 @@ _SHAPERS: dict[Values, _Shaper] = {
     "integers": _integers,
     "counting": _counting,
     "ties": _ties,
+    "equal": _equal,
+    "ends": _ends,
     "plateaus": _plateaus,
     "low mantissa": _low_mantissa,
     "stripes": _stripes,
