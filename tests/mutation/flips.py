@@ -173,8 +173,8 @@ class _Walk:
             for statement in node.body:
                 yield from self._definition(statement, f"{outer}{node.name}.")
         if isinstance(node, ast.FunctionDef) and self._matters(node.name, f"{outer}{node.name}"):
-            for statement in _taken(ast.Module(node.body, [])):
-                yield from self._inside(statement, f"{outer}{node.name}")
+            for child in _taken(ast.Module(node.body, [])):
+                yield from self._inside(child, f"{outer}{node.name}")
 
     def _matters(self, name: str, path: str) -> bool:
         return (name in self._used or not name.startswith("_")) and not {name, path} & SPREADING
