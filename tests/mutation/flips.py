@@ -5,9 +5,9 @@ change a result on a CPU:
 
 - text: docstrings, comments, annotations, decorators, and what a `raise` says;
 - the arm of a condition that a CPU does not take, private functions and variables that nothing else uses then, the
-  choice of a target, and which of several tensors is asked for its device;
-- promises to the compiler (`T.assume`, `T.annotate_…`), and how work is spread: over threads, processors, windows and
-  bins, where any way that leaves nothing out is right;
+  choice of a target, what serves targets without kernels, and which of several tensors is asked for its device;
+- promises to the compiler (`T.assume`, `T.annotate_…`), the sizes of buffers (`T.alloc_…`), and how work is spread:
+  over threads, processors, windows and bins, where any way that leaves nothing out is right;
 - the one thread's index, which is 0;
 - where a clamp stops that keeps an address legal: what it loads then is thrown away;
 - the comparison of a choice between the two values compared, which are the same where it matters.
@@ -47,15 +47,19 @@ BRANCHES = {"if_then_else", "where"}
 
 ON_A_CPU: Sequence[tuple[str, bool]] = (
     (r"on_cpu|target == 'cpu'|.*device\.type == 'cpu'", True),
+    (r"columns == 0 or kernel is None", False),
     (r"on_cuda|target\.startswith\('sm_'\)|.*device\.type == 'cuda'|\w+\.is_cuda|deterministic", False),
 )
 """Conditions that are known of a CPU, by their text. `deterministic` kernels add in fixed point, on GPUs alone."""
 
-PROMISES = {"assume", "annotate_min_blocks_per_sm"}
+PROMISES = re.compile("assume|annotate_.*|alloc_.*")
 TUNING = {"threads", "num_stages", "policy", "prelude", "vector_bytes"}
 SPREADING_FILES = {"_windows.py"}
 SPREADING = {"share_out", "processors", "radix_bin", "radix_bin_floor", "linear_bin", "get_scores_kernel.visible_keys"}
 """Files and functions that say how work is spread."""
+
+ELSEWHERE = {"select_by_sorting", "sort_keys"}
+"""Functions that serve targets without kernels."""
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "_selection.py": ("ranges",),
@@ -63,15 +67,14 @@ HOMES: Mapping[str, tuple[str, ...]] = {
     "_mask.py": ("packed", "ranges"),
     "_ops.py": ("seed", "packed", "ranges"),
     "_runtime.py": ("seed", "ranges"),
+    "_scores.py": ("seed", "operator", "packed"),
+    "_backward.py": ("padded", "operator"),
     "reference.py": ("operator", "packed", "ranges"),
-    "tilelang_indexer.py": ("seed", "operator", "packed"),
-    "tilelang_indexer_bwd.py": ("padded", "operator"),
-    "tilelang_indexer_fwd.py": ("seed", "operator", "packed"),
     "tilelang_indexer_topk.py": ("packed", "ranges"),
 }
-"""Where each file is flipped: packages share most of their source, and some leave little to go wrong in a part of it.
+"""Where a file is flipped, if not everywhere: packages share most of it, and some leave little to go wrong in a part.
 
-Their heads fill every tile, say, or ranges all start at key 0.
+Their heads fill every tile, say, or all ranges start at key 0.
 """
 
 THREAD = re.compile(r"tx( \* \w+)*")
@@ -100,7 +103,9 @@ class Flip:
 
 def draw(packages: Mapping[str, Mapping[str, str]], seed: str, count: int) -> list[tuple[str, Flip]]:
     """So many flips of `packages` (name to file to source), any as likely as the others, with their packages' names."""
-    every = [(name, flip) for name in packages for flip in flips(packages[name]) if name in HOMES.get(flip.file, ())]
+    every = [
+        (name, flip) for name in packages for flip in flips(packages[name]) if name in HOMES.get(flip.file, (name,))
+    ]
     return random.Random(seed).sample(every, count)
 
 
@@ -177,7 +182,7 @@ class _Walk:
                 yield from self._inside(child, f"{outer}{node.name}")
 
     def _matters(self, name: str, path: str) -> bool:
-        return (name in self._used or not name.startswith("_")) and not {name, path} & SPREADING
+        return (name in self._used or not name.startswith("_")) and not {name, path} & (SPREADING | ELSEWHERE)
 
     def _inside(self, node: ast.AST, function: str) -> Iterator[Flip]:
         if isinstance(node, ast.FunctionDef):
@@ -195,8 +200,8 @@ class _Walk:
         match node:
             case ast.Raise() | ast.JoinedStr() | ast.ClassDef() | ast.Attribute(attr="device"):
                 return True
-            case ast.Call(func=ast.Attribute(attr=name)):
-                return name in PROMISES
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
+                return PROMISES.fullmatch(name) is not None
             case ast.keyword(arg=name):
                 return name in TUNING
             case ast.Assign(targets=[ast.Name(id=name)]):

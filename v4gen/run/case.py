@@ -28,6 +28,7 @@ Values = Literal[
     "minute",
     "low mantissa",
     "stripes",
+    "outliers",
     "NaN in a key",
     "NaN in a query",
     "NaN in a weight",
@@ -35,9 +36,9 @@ Values = Literal[
     "inf below zero",
     "golden",
 ]
-Ranges = Literal["growing", "late", "mixed", "empty", "inverted", "outside"]
+Ranges = Literal["growing", "late", "sliding", "mixed", "empty", "inverted", "outside"]
 Given = Literal["none", "replay", "void", "duplicates"]
-GradientKind = Literal["dense", "expanded", "transposed", "non-finite void", "tiny", "by key"]
+GradientKind = Literal["dense", "expanded", "transposed", "non-finite void", "tiny", "uneven", "by key"]
 View = Literal["contiguous", "transposed", "expanded", "fused", "strided"]
 Promise = Literal["none", "exact", "loose", "broken"]
 

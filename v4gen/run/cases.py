@@ -124,6 +124,7 @@ def _long_rows(spec: Spec) -> Iterator[Case]:
     yield replace(many, name="thousands of keys, the best at the ends", values="ends")
     yield replace(many, name="thousands of zeros", values="plateaus")
     yield replace(many, name="thousands of scores in one octave", values="stripes")
+    yield replace(many, name="thousands of close scores below a few", values="outliers")
     yield replace(many, name="thousands of keys and an inf", values="inf in a key")
 
 
@@ -149,6 +150,7 @@ def _gradients(spec: Spec) -> Iterator[Case]:
     yield replace(mixed, name="NaN gradient, void columns", gradient="non-finite void")
     yield replace(mixed, name="NaN gradient, void indices", gradient="non-finite void", given="void")
     yield replace(late(spec, "tiny gradient", 41), gradient="tiny")
+    yield replace(late(spec, "uneven gradient", 41), gradient="uneven")
 
 
 def _views(spec: Spec) -> Iterator[Case]:

@@ -127,6 +127,9 @@ def _draw_ranges(case: Case, generator: torch.Generator) -> tuple[Tensor, Tensor
         case "late":
             starts = torch.zeros(shape, dtype=torch.int64)
             ends = torch.full(shape, keys) - (torch.arange(case.queries) == 0).long()
+        case "sliding":
+            nth = torch.arange(case.queries).expand(shape)
+            starts, ends = nth, keys - 3 * nth
         case "empty":
             starts, ends = somewhere, somewhere
         case "inverted":

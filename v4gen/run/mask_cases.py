@@ -36,7 +36,7 @@ def _ranges(spec: Spec) -> Iterator[Case]:
     yield replace(deep, name="mixed ranges, NaN in a key", values="NaN in a key")
     many = replace(growing(spec, "mixed ranges of thousands of keys", 7, keys=MANY_KEYS), ranges="mixed")
     yield many
-    yield replace(many, name="mixed ranges, the best at the ends", values="ends")
+    yield replace(many, name="sliding ranges, the best at the ends", ranges="sliding", values="ends")
     yield replace(many, name="mixed ranges, thousands of tied keys", values="ties")
     if spec.layout != "THD":
         yield replace(shared, name="mixed ranges by sample", per_sample=True)

@@ -22,10 +22,11 @@ DOUBLE = Arithmetic(2.0**-53, torch.float64)
 
 
 def reference_cases(spec: Spec) -> Iterator[Case]:
-    """A whole sequence, ranges of any kind, and more keys than top-k of which many are equal."""
-    whole = growing(spec, "reference", 45, batch=2)
+    """A whole sequence, ranges of any kind, few keys, and more than top-k of which many are equal."""
+    whole = replace(growing(spec, "reference", 45, batch=2), ranges="mixed")
+    few = growing(spec, "reference, few keys", 3 * min(spec.compress_ratio, 16) + 1, keys=3)
     deep = replace(late(spec, "reference, tied keys", deep_keys(spec)), values="ties")
-    for seed, case in enumerate((replace(whole, ranges="mixed"), deep)):
+    for seed, case in enumerate((whole, few, deep)):
         yield replace(affordable(case, spec), seed=900 + seed)
 
 

@@ -116,6 +116,8 @@ def _dense_gradient(case: Case, indices: Tensor, visible: Tensor) -> Tensor:
         grad = torch.randn(indices.shape, generator=generator)
     if case.gradient == "tiny":
         grad = grad * 5e-7
+    if case.gradient == "uneven":
+        grad[:, ::2] *= 5e-7
     if case.gradient == "transposed":
         return grad.transpose(0, 2).contiguous().transpose(0, 2)
     if case.gradient == "non-finite void":
@@ -211,6 +213,20 @@ def _stripes(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) 
     return q, k, weights
 
 
+def _outliers(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    """Scores 2^20 + j, each j below N once, too close to each other to be told apart beside three of 2^30."""
+    q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
+    keys = torch.arange(k.shape[1])
+    mixed = keys * 7919 % max(k.shape[1], 1)
+    for column, (factor, part) in enumerate(((1024, 1024), (128, mixed // 128), (1, mixed % 128))):
+        q[..., 0, column], k[..., column] = factor, part
+    far = keys % max(k.shape[1] // 3, 1) == 1
+    k[:, far] = 0
+    q[..., 0, 3], k[..., 3] = 2**15, 2**15 * far
+    weights[..., 0] = 1
+    return q, k, weights
+
+
 def _negative(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
     return q, k, -weights.abs()
 
@@ -242,6 +258,7 @@ _SHAPERS: dict[Values, _Shaper] = {
     "plateaus": _plateaus,
     "low mantissa": _low_mantissa,
     "stripes": _stripes,
+    "outliers": _outliers,
     "negative weights": _negative,
     "huge": _scaled(2.0**7, 2.0**7, 4),
     "tiny": _scaled(2.0**-9, 2.0**-9, 2.0**-10),
