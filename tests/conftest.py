@@ -1,6 +1,27 @@
-"""What every test folder shares: the `gpu` marker."""
+"""What every test folder shares: the `gpu` marker, and a compiler that spares most of its time."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
+
+HEADERS = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have TileLang compile through `g++` in this folder, in the processes of xdist and of tests too."""
+    if "CXX" not in os.environ and shutil.which("g++"):
+        config.stash[HEADERS] = os.environ["PRECOMPILED_HEADERS"] = tempfile.mkdtemp(prefix="precompiled-")
+        os.environ["CXX"] = str(Path(__file__).with_name("g++"))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove what it left."""
+    if HEADERS in config.stash:
+        shutil.rmtree(config.stash[HEADERS])
+        del os.environ["CXX"], os.environ["PRECOMPILED_HEADERS"]
 
 
 def _why_no_gpu() -> str | None:

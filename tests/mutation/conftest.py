@@ -36,12 +36,13 @@ SPECS = MappingProxyType(
     {
         "seed": TINY + SEED + TALL,
         "padded": TINY + SEED + PADDED,
-        "operator": TINY + "layout: BSHD\nwidth: topk\norder: index\ndtype: float16\nweight_scale: 0.125\n",
-        "packed": TINY + "layout: THD\nmask: varlen\nindex_base: local\n",
+        "operator": TINY + TALL + "layout: BSHD\nwidth: topk\norder: index\ndtype: float16\nweight_scale: 0.125\n",
+        "packed": TINY + TALL + "layout: THD\nmask: varlen\nindex_base: local\n",
+        "ranges": TINY + TALL + "layout: BSHD\nmask: ranges\n",
     }
 )
-"""The spec `tiny` in tiles of two queries, the same in tiles of one that its heads do not fill, its opposite, and
-packed documents.
+"""The spec `tiny`, its opposite, packed documents, and ranges, in tiles of two queries; and `tiny` in tiles of one that
+its heads do not fill.
 
 Scratch is little, so that queries come in several windows.
 """

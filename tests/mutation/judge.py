@@ -14,6 +14,7 @@ from typing import Any
 
 import tilelang  # noqa: F401  # imported once, for all forks
 import torch
+import torch._dynamo  # the first call of an operator imports it
 from torch import Tensor
 
 from v4gen.read.reader import read_spec

@@ -1,5 +1,7 @@
 """Poisoned memory shows what was not written and what was written beside it."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -30,12 +32,21 @@ def test_fresh_memory_is_poisoned() -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 12])
-def test_a_write_past_an_end_is_counted(place: int) -> None:
+@pytest.mark.parametrize("allocate", [torch.empty, torch.zeros])
+def test_a_write_past_an_end_is_counted(allocate: Callable[..., Tensor], place: int) -> None:
     with poisoned_memory() as memory:
-        tensor = torch.empty(3, 4)
+        tensor = getattr(torch, allocate.__name__)(3, 4)
     beside = tensor.as_strided((1,), (1,), tensor.storage_offset() + place)
     beside.fill_(1)
     assert memory.overruns() == 1
+
+
+def test_nothing_added_past_an_end_is_counted() -> None:
+    with poisoned_memory() as memory:
+        tensor = torch.zeros(3, 4)
+    assert not tensor.any()
+    tensor.as_strided((4,), (1,), tensor.storage_offset() - 4).add_(0.0)
+    assert memory.overruns() == 2
 
 
 def test_torch_is_itself_again() -> None:

@@ -98,7 +98,9 @@ def test_a_case_that_hangs_runs_out_of_time(tmp_path: Path, right: Validation) -
 def test_a_process_that_cuda_is_lost_to_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("one", "two", "three")
 
-    def work(messages: Connection, folder: Path, spec: Spec, device: str, target: str | None, first: int) -> None:
+    def work(
+        messages: Connection, folder: Path, spec: Spec, device: str, target: str | None, first: int, stop: bool
+    ) -> None:
         messages.send(Listed(tuple((name, "") for name in names), "sm_80"))
         error = "RuntimeError: CUDA error: an illegal memory access" if first < 2 else ""
         messages.send(CaseResult(names[first], device, (Measurement("scores", 0, 0),), 0.1, error))

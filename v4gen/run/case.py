@@ -18,6 +18,8 @@ Values = Literal[
     "integers",
     "counting",
     "ties",
+    "equal",
+    "ends",
     "plateaus",
     "negative weights",
     "huge",
@@ -26,6 +28,7 @@ Values = Literal[
     "minute",
     "low mantissa",
     "stripes",
+    "outliers",
     "NaN in a key",
     "NaN in a query",
     "NaN in a weight",
@@ -33,14 +36,17 @@ Values = Literal[
     "inf below zero",
     "golden",
 ]
-Ranges = Literal["growing", "late", "mixed", "empty", "inverted", "outside"]
+Ranges = Literal["growing", "late", "sliding", "mixed", "empty", "inverted", "outside"]
 Given = Literal["none", "replay", "void", "duplicates"]
-GradientKind = Literal["dense", "expanded", "transposed", "non-finite void", "tiny", "by key"]
+GradientKind = Literal["dense", "expanded", "transposed", "non-finite void", "tiny", "uneven", "by key"]
 View = Literal["contiguous", "transposed", "expanded", "fused", "strided"]
 Promise = Literal["none", "exact", "loose", "broken"]
 
 OPERATIONS_PER_CASE = 8e9
 """Most floating-point operations of one forward and one backward of a case."""
+
+MANY_KEYS = 9001
+"""More keys than a selection puts in order at a time, whatever the top-k."""
 
 SCORES_PER_CASE = 1 << 20
 """Most elements of a case's score matrix."""
@@ -66,8 +72,8 @@ class Case:
     `keys` is N; `ratio` and `topk` are the spec's, except in cases that set them at run time through the seed's
     function. What a query sees is told by `query_offset` (mask causal: queries stand there and after), by `ranges`
     (mask ranges; of each sample its own where `per_sample`) or by `documents` (mask varlen: `queries` and `keys` are
-    their sums); `promise` says what `max_seqlen_k` is told beside the latter two. Replay names at most
-    `given_columns` keys a query.
+    their sums, and what lies `around` them, before the first and behind the last); `promise` says what `max_seqlen_k`
+    is told beside the latter two. Replay names at most `given_columns` keys a query.
     """
 
     name: str
@@ -80,6 +86,7 @@ class Case:
     ranges: Ranges = "growing"
     per_sample: bool = False
     documents: tuple[Document, ...] = ()
+    around: tuple[Document, Document] = (Document(0, 0), Document(0, 0))
     promise: Promise = "none"
     values: Values = "normal"
     given: Given = "none"
@@ -96,6 +103,7 @@ class Case:
         offset = f" at {self.query_offset}" if self.query_offset else ""
         count = len(self.documents)
         documents = f" in {count} document{'s' * (count > 1)}" if count else ""
+        documents += " and around them" * any(map(any, self.around))
         ranges = "" if self.ranges == "growing" else f"{self.ranges} ranges" + " by sample" * self.per_sample
         promise = "" if self.promise == "none" else f"{self.promise} max_seqlen_k"
         given = "" if self.given == "none" else f"{self.given} indices"
@@ -182,4 +190,5 @@ def _halved(case: Case, spec: Spec) -> Case:
     tokens, keys = documents[longest]
     documents[longest] = Document(tokens // 2, min(keys, max(tokens // 2 // case.ratio, 1)))
     shorter = packed(spec, case.name, documents)
-    return replace(case, queries=shorter.queries, keys=shorter.keys, documents=shorter.documents)
+    less_tokens, less_keys = (case.documents[longest][n] - shorter.documents[longest][n] for n in (0, 1))
+    return replace(case, queries=case.queries - less_tokens, keys=case.keys - less_keys, documents=shorter.documents)

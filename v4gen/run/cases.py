@@ -11,18 +11,19 @@ from dataclasses import replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from v4gen.run.case import Case, affordable, deep_keys, growing, is_affordable, late, late_offset
+from v4gen.run.case import MANY_KEYS, Case, affordable, deep_keys, growing, is_affordable, late, late_offset
 from v4gen.run.golden import GOLDEN_TABLES
 from v4gen.run.mask_cases import mask_cases
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
 
-MANY_KEYS = 9001
-"""More keys than a selection puts in order at a time, whatever the top-k."""
-
 OPERATIONS_OF_SELECTION = 2e11
 """The same as OPERATIONS_PER_CASE for a case without gradients and oracle; the operations that it lacks are counted."""
+
+
+MOST_TELLING = "integers beyond top-k"
+"""The case that comes first: in a wrong package it is likely to fail, and soon, for all that is small in it."""
 
 
 def case_matrix(spec: Spec) -> tuple[Case, ...]:
@@ -34,10 +35,10 @@ def case_matrix(spec: Spec) -> tuple[Case, ...]:
     shapes = [case for case in _shapes(spec) if is_affordable(case, spec)]
     families = (_around_topk, _values, _long_rows, _given_indices, _gradients, _views, mask_cases, _run_time_constants)
     others = [affordable(case, spec) for family in (*families, _golden) for case in family(spec)]
-    cases = tuple(replace(case, seed=seed) for seed, case in enumerate(shapes + others))
+    cases = [replace(case, seed=seed) for seed, case in enumerate(shapes + others)]
     if len({case.name for case in cases}) != len(cases):
         raise ValueError("two cases share a name")
-    return cases
+    return tuple(sorted(cases, key=lambda case: case.name != MOST_TELLING))
 
 
 def selection_cases(spec: Spec) -> Iterator[Case]:
@@ -70,7 +71,9 @@ def _shapes(spec: Spec) -> Iterator[Case]:
     yield late(spec, "one tile of keys + 1", 129, queries=3)
     yield late(spec, "many tiles of keys", 1021, queries=2)
     scratch_scores = spec.forward.scratch_mib * 2**20 // 4
-    yield late(spec, "more scores than scratch", scratch_scores // 67 + 1, queries=67)
+    windows = late(spec, "more scores than scratch", scratch_scores // 67 + 1, queries=67)
+    yield windows
+    yield replace(windows, name="more scores than scratch, replay", given="replay")
     yield growing(spec, "a sequence longer than scratch", isqrt(scratch_scores * ratio) + 67)
 
 
@@ -96,6 +99,8 @@ def _values(spec: Spec) -> Iterator[Case]:
     yield replace(late(spec, "integers beyond top-k", deep), values="integers")
     yield replace(late(spec, "tied keys", deep, batch=2), values="ties")
     yield replace(growing(spec, "tied keys from the start", 45), values="ties")
+    for keys in (65, 129):  # a power of two and one more
+        yield replace(late(spec, f"{keys} equal keys", keys), values="equal")
     yield replace(late(spec, "plateaus of zero", deep), values="plateaus")
     yield replace(late(spec, "low mantissa bits", deep), values="low mantissa")
     yield replace(late(spec, "negative weights", deep), values="negative weights")
@@ -116,8 +121,10 @@ def _long_rows(spec: Spec) -> Iterator[Case]:
     many = late(spec, "thousands of keys", MANY_KEYS, queries=2)
     yield many
     yield replace(many, name="thousands of tied keys", values="ties")
+    yield replace(many, name="thousands of keys, the best at the ends", values="ends")
     yield replace(many, name="thousands of zeros", values="plateaus")
     yield replace(many, name="thousands of scores in one octave", values="stripes")
+    yield replace(many, name="thousands of close scores below a few", values="outliers")
     yield replace(many, name="thousands of keys and an inf", values="inf in a key")
 
 
@@ -143,6 +150,7 @@ def _gradients(spec: Spec) -> Iterator[Case]:
     yield replace(mixed, name="NaN gradient, void columns", gradient="non-finite void")
     yield replace(mixed, name="NaN gradient, void indices", gradient="non-finite void", given="void")
     yield replace(late(spec, "tiny gradient", 41), gradient="tiny")
+    yield replace(late(spec, "uneven gradient", 41), gradient="uneven")
 
 
 def _views(spec: Spec) -> Iterator[Case]:

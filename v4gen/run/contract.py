@@ -14,6 +14,7 @@ from torch import Tensor
 from v4gen.run.case import Case, affordable, late
 from v4gen.run.evidence import Measurement
 from v4gen.run.measure import holds, same, within
+from v4gen.run.operators import measure_operators
 from v4gen.run.subject import Subject
 from v4gen.run.tolerance import after_rounding
 from v4gen.run.values import batch_axis
@@ -37,6 +38,7 @@ def measure_autograd(subject: Subject) -> Iterator[Measurement]:
         yield from _one_asks(subject, position)
     yield _second_derivative(subject)
     yield from _narrow_weights(subject)
+    yield from measure_operators(subject)
 
 
 def _nobody_asks(subject: Subject) -> Iterator[Measurement]:
@@ -91,6 +93,8 @@ def _narrow_weights(subject: Subject) -> Iterator[Measurement]:
 
 def measure_refusals(subject: Subject) -> Iterator[Measurement]:
     """Each wrong argument raises ValueError or TypeError with a message that names the argument."""
+    if subject.spec.interface == "seed":
+        yield from _refused_constants(subject)
     indexer, inputs = subject.package.indexer, subject.inputs
     right = {"q": inputs.q, "k": inputs.k, "weights": inputs.weights, "topk_indices": None, **inputs.mask}
     for what, argument, change in _refusals(subject):
@@ -110,6 +114,16 @@ def measure_refusals(subject: Subject) -> Iterator[Measurement]:
             yield _refused(f"{argument}: {what}, LightningIndexer.select", argument, call)
 
 
+def _refused_constants(subject: Subject) -> Iterator[Measurement]:
+    """Ratio and top-k at run time, no others than 1 and above."""
+    inputs, right = subject.inputs, {"compress_ratio": subject.case.ratio, "topk": subject.case.topk}
+    for argument in right:
+        for what, value in (("zero", 0), ("negative", -1), ("no integer", 2.5), ("beyond int32", 2**31)):
+            function = subject.package.indexer.v4_lighting_indexer
+            call = partial(function, inputs.q, inputs.k, inputs.weights, **right | {argument: value})
+            yield _refused(f"{argument}: {what}, seed's function", argument, call)
+
+
 def _refusals(subject: Subject) -> Iterator[_Refusal]:
     yield from _OF_INPUTS
     if batch_axis(subject.spec.layout) is not None:
@@ -124,7 +138,11 @@ def _refusals(subject: Subject) -> Iterator[_Refusal]:
     if subject.spec.mask == "ranges" and batch_axis(subject.spec.layout) is not None:
         yield "batch", "cu_seqlen_ke", lambda s: _longer(_own(s, "cu_seqlen_ke"), 0)
     yield from ((f"not of mask {subject.spec.mask}", name, _foreign(name)) for name in sorted(set(told) - set(own)))
-    if subject.spec.mask != "causal":
+    if subject.spec.mask == "causal":
+        yield "negative", "query_offset", lambda _: -1
+        yield "no integer", "query_offset", lambda _: 2.5
+        yield "beyond int32", "query_offset", lambda s: 2**31 - s.case.queries
+    else:
         yield "not of this mask", "query_offset", lambda _: 1
         yield "negative", "max_seqlen_k", lambda _: -1
         yield "no integer", "max_seqlen_k", lambda _: 2.5

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from v4gen.run.case import Case, Document
 
@@ -55,10 +56,13 @@ def make_mask(case: Case, spec: Spec, generator: torch.Generator) -> Mask:
         if not case.per_sample:
             arguments = {name: bound[0] for name, bound in arguments.items()}
     else:
+        before, behind = case.around
         starts, ends = of_documents(case.documents, case.ratio)
+        # whatever is in no document sees nothing
+        starts, ends = (pad(bound + before.keys, (before.tokens, behind.tokens)) for bound in (starts, ends))
         arguments = {
-            "cu_seqlens_q": _cumulative([document.tokens for document in case.documents]),
-            "cu_seqlens_k": _cumulative([document.keys for document in case.documents]),
+            "cu_seqlens_q": _cumulative(before.tokens, [document.tokens for document in case.documents]),
+            "cu_seqlens_k": _cumulative(before.keys, [document.keys for document in case.documents]),
         }
     base = starts if spec.index_base == "local" else torch.zeros_like(starts)
     ends = ends.maximum(starts)
@@ -92,8 +96,8 @@ def of_documents(documents: tuple[Document, ...], ratio: int) -> tuple[Tensor, T
     return torch.cat(starts, dim=1), torch.cat(ends, dim=1)
 
 
-def _cumulative(lengths: list[int]) -> Tensor:
-    return torch.tensor([sum(lengths[:n]) for n in range(len(lengths) + 1)], dtype=torch.int32)
+def _cumulative(first: int, lengths: list[int]) -> Tensor:
+    return torch.tensor([first + sum(lengths[:n]) for n in range(len(lengths) + 1)], dtype=torch.int32)
 
 
 def _promised(case: Case, longest: int) -> int | None:
@@ -123,6 +127,9 @@ def _draw_ranges(case: Case, generator: torch.Generator) -> tuple[Tensor, Tensor
         case "late":
             starts = torch.zeros(shape, dtype=torch.int64)
             ends = torch.full(shape, keys) - (torch.arange(case.queries) == 0).long()
+        case "sliding":
+            nth = torch.arange(case.queries).expand(shape)
+            starts, ends = nth, keys - 3 * nth
         case "empty":
             starts, ends = somewhere, somewhere
         case "inverted":

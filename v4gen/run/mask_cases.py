@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from v4gen.run.case import Case, deep_keys, growing, packed
+from v4gen.run.case import MANY_KEYS, Case, Document, deep_keys, growing, packed
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
@@ -34,6 +34,10 @@ def _ranges(spec: Spec) -> Iterator[Case]:
     yield deep
     yield replace(deep, name="mixed ranges, tied keys", values="ties")
     yield replace(deep, name="mixed ranges, NaN in a key", values="NaN in a key")
+    many = replace(growing(spec, "mixed ranges of thousands of keys", 7, keys=MANY_KEYS), ranges="mixed")
+    yield many
+    yield replace(many, name="sliding ranges, the best at the ends", ranges="sliding", values="ends")
+    yield replace(many, name="mixed ranges, thousands of tied keys", values="ties")
     if spec.layout != "THD":
         yield replace(shared, name="mixed ranges by sample", per_sample=True)
         yield replace(shared, name="mixed ranges by sample, void indices", per_sample=True, given="void")
@@ -54,6 +58,9 @@ def _documents(spec: Spec) -> Iterator[Case]:
     yield packed(spec, "a document of keys alone", [(0, 3), (2 * window, 2), (0, 2)])
     yield packed(spec, "fewer keys than windows by document", [(4 * window, 1), (3 * window, 0), (5 * window, 2)])
     yield packed(spec, "more keys than windows by document", [(2 * window, 9), (window - 1, 4), (3 * window + 1, 30)])
+    tokens, keys = several.queries, several.keys
+    around = (Document(2, 1), Document(window + 3, 2))
+    yield replace(several, name="around the documents", queries=tokens + window + 5, keys=keys + 3, around=around)
     yield packed(spec, "many documents", [(n * 7 % (3 * window), n * 7 % (3 * window) // window) for n in range(40)])
     planted = packed(spec, "NaN in another document", [(2 * window, 2), (window, 1), (6 * window + 1, 6)])
     yield replace(planted, values="NaN in a key")

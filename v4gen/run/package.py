@@ -53,12 +53,13 @@ class NoKernels(Exception):
 
 @dataclass(frozen=True)
 class Package:
-    """The modules of an emitted package."""
+    """The modules of an emitted package; a `reference` for people to read may have been left out."""
 
     fwd: ModuleType
     bwd: ModuleType
     indexer: ModuleType
     root: ModuleType | None = None  # the package itself
+    reference: ModuleType | None = None
 
     def target_for(self, device: str) -> str:
         """The target that it takes on `device`; empty if it is of a time when packages did not tell.
@@ -91,7 +92,8 @@ def imported_package(directory: Path, target: str | None = None) -> Iterator[Pac
     try:
         if target is not None:
             _leave_only(target, importlib.import_module(f"{name}._runtime").TARGETS)
-        modules = (".tilelang_indexer_fwd", ".tilelang_indexer_bwd", ".tilelang_indexer", "")
+        modules = [".tilelang_indexer_fwd", ".tilelang_indexer_bwd", ".tilelang_indexer", ""]
+        modules += [".reference"] * (directory / "reference.py").is_file()
         yield Package(*(importlib.import_module(f"{name}{module}") for module in modules))
     finally:
         sys.meta_path.remove(finder)

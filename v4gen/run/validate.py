@@ -49,7 +49,7 @@ def validate_packages(
     With a `target` the device takes that one's kernels or none, even where the package has others for it.
     `jobs` packages are at work at a time, and the results come in the order of `packages`. Nothing is raised for what
     a package does: one that cannot be imported, and a case that raises, ends its process or takes longer than
-    `time_limit` seconds, are failed cases. With `stop_at_failure` a package's first one is its last. Processes are
+    `time_limit` seconds, are failed cases. With `stop_at_failure` a package's first failure ends its run. Processes are
     spawned; with `fork`, for callers without threads and CUDA, they share what is imported. They end when the iterator
     is closed, and when this process does.
     """
@@ -113,7 +113,8 @@ class _Run:
     def start(self) -> None:
         """Start a process at the first case without a result."""
         self.messages, sending = self._context.Pipe(duplex=False)
-        arguments = (sending, self._folder, self.spec, self._device, self._target, len(self.results))
+        position, stop_early = len(self.results), self._stop_at_failure
+        arguments = (sending, self._folder, self.spec, self._device, self._target, position, stop_early)
         self._process = self._context.Process(target=work, args=arguments, daemon=True)
         self._process.start()
         sending.close()  # while an end for writing is open here, the pipe does not end with the process

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 GUARD = 256
 """Elements of poison on either side of a contiguous input; keeps 16-byte alignment."""
 
-EXACT_VALUES: frozenset[Values] = frozenset({"integers", "counting", "ties", "low mantissa", "stripes", "golden"})
+EXACT_VALUES: frozenset[Values] = frozenset(
+    {"integers", "counting", "ties", "equal", "ends", "low mantissa", "stripes", "golden"}
+)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ def _dense_gradient(case: Case, indices: Tensor, visible: Tensor) -> Tensor:
         grad = torch.randn(indices.shape, generator=generator)
     if case.gradient == "tiny":
         grad = grad * 5e-7
+    if case.gradient == "uneven":
+        grad[:, ::2] *= 5e-7
     if case.gradient == "transposed":
         return grad.transpose(0, 2).contiguous().transpose(0, 2)
     if case.gradient == "non-finite void":
@@ -168,6 +172,22 @@ def _ties(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> 
     return q, distinct[:, which], weights
 
 
+def _equal(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
+    """One key, over and over."""
+    q, k, weights = _integers(q, k, weights, generator)
+    return q, k[:, :1].expand(k.shape), weights
+
+
+def _ends(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    """Scores |2j - N| of key j: the farther from the middle the better, and equal on either side of it."""
+    q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
+    score = (2 * torch.arange(k.shape[1]) - k.shape[1]).abs()
+    q[..., 0, 0], k[..., 0] = 128, score // 128
+    q[..., 0, 1], k[..., 1] = 1, score % 128
+    weights[..., 0] = 1
+    return q, k, weights
+
+
 def _plateaus(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) -> _Drawn:
     """Most products are clamped to zero, and every other query's weights are negative: zeros of either sign."""
     negative = torch.rand(k.shape[:2], generator=generator) < 0.9
@@ -190,6 +210,20 @@ def _stripes(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) 
     """Long positive sums, close to each other, but for every 32nd key, which is zero."""
     q, k, weights = _counting(q, k, weights, generator)
     k[:, ::32] = 0
+    return q, k, weights
+
+
+def _outliers(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
+    """Scores 2^20 + j, each j below N once, too close to each other to be told apart beside three of 2^30."""
+    q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
+    keys = torch.arange(k.shape[1])
+    mixed = keys * 7919 % max(k.shape[1], 1)
+    for column, (factor, part) in enumerate(((1024, 1024), (128, mixed // 128), (1, mixed % 128))):
+        q[..., 0, column], k[..., column] = factor, part
+    far = keys % max(k.shape[1] // 3, 1) == 1
+    k[:, far] = 0
+    q[..., 0, 3], k[..., 3] = 2**15, 2**15 * far
+    weights[..., 0] = 1
     return q, k, weights
 
 
@@ -219,9 +253,12 @@ _SHAPERS: dict[Values, _Shaper] = {
     "integers": _integers,
     "counting": _counting,
     "ties": _ties,
+    "equal": _equal,
+    "ends": _ends,
     "plateaus": _plateaus,
     "low mantissa": _low_mantissa,
     "stripes": _stripes,
+    "outliers": _outliers,
     "negative weights": _negative,
     "huge": _scaled(2.0**7, 2.0**7, 4),
     "tiny": _scaled(2.0**-9, 2.0**-9, 2.0**-10),

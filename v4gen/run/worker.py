@@ -56,13 +56,19 @@ class Trial:
     description: str
     measure: Callable[[], Iterable[Measurement]]
 
-    def run(self) -> CaseResult:
-        """What the case measures; an exception is its failure, with what was measured before."""
+    def run(self, *, stop_at_failure: bool = False) -> CaseResult:
+        """What the case measures; an exception is its failure, with what was measured before.
+
+        With `stop_at_failure` the first measurement that fails is the last.
+        """
         start = time.perf_counter()
         measurements: list[Measurement] = []
         message = ""
         try:
-            measurements.extend(self.measure())
+            for measurement in self.measure():
+                measurements.append(measurement)
+                if stop_at_failure and not measurement.passed:
+                    break
         except Exception as error:  # the package's own code: its failure is the case's, not ours
             message = describe(error)
         return CaseResult(self.name, self.description, tuple(measurements), time.perf_counter() - start, message)
@@ -85,7 +91,15 @@ def opened_trials(
         yield package.target_for(device), tuple(_trials(package, spec, device))
 
 
-def work(messages: Connection, package_dir: Path, spec: Spec, device: str, target: str | None, first: int) -> None:
+def work(
+    messages: Connection,
+    package_dir: Path,
+    spec: Spec,
+    device: str,
+    target: str | None,
+    first: int,
+    stop_at_failure: bool,
+) -> None:
     """Send Listed, then the CaseResult of each case from `first` on, and end this process.
 
     Refused is the only message of a package that cannot be imported, and Spent the last one of a process that cannot
@@ -98,7 +112,7 @@ def work(messages: Connection, package_dir: Path, spec: Spec, device: str, targe
         with opened_trials(package_dir, spec, device, target) as (taken, trials):
             messages.send(Listed(tuple((trial.name, trial.description) for trial in trials), taken))
             for trial in trials[first:]:
-                result = trial.run()
+                result = trial.run(stop_at_failure=stop_at_failure)
                 messages.send(result)
                 if result.error and device == "cuda" and not _is_usable():
                     messages.send(Spent())
@@ -149,7 +163,7 @@ def _one_thread() -> Iterator[None]:
 def _trials(package: Package, spec: Spec, device: str) -> Iterator[Trial]:
     import torch
 
-    from v4gen.run import checks, contract, parts, repeat
+    from v4gen.run import checks, contract, parts, reference, repeat
     from v4gen.run.subject import Subject
 
     def trial(name: str, case: Case, measure: Callable[[Subject], Iterable[Measurement]]) -> Trial:
@@ -169,6 +183,9 @@ def _trials(package: Package, spec: Spec, device: str) -> Iterator[Trial]:
         yield trial(cut.name, cut, parts.measure_parts)
     repeated = repeat.repeated_case(spec)
     yield trial(f"{repeat.RUNS} runs", repeated, repeat.measure_repeats)
+    if package.reference is not None:
+        for case in reference.reference_cases(spec):
+            yield trial(case.name, case, reference.measure_reference)
     small = contract.contract_case(spec)
     yield trial("autograd contract", small, contract.measure_autograd)
     yield trial("bad input", small, contract.measure_refusals)

@@ -39,17 +39,25 @@ def causal(queries: int, keys: int, ratio: int, offset: int, device: torch.devic
 def documents(tokens: Tensor, keys: Tensor, queries: int) -> tuple[Tensor, Tensor]:
     at = torch.arange(queries, device=tokens.device)
     of = torch.searchsorted(tokens, at, right=True) - 1
-    seen = ((at - tokens[of] + 1) // RATIO).minimum(keys[of + 1] - keys[of])
+    inside = (of >= 0) & (of < len(tokens) - 1)
+    of = of.clamp(0, len(tokens) - 2)
+    seen = inside * ((at - tokens[of] + 1) // RATIO).minimum(keys[of + 1] - keys[of])
     return keys[of][None], (keys[of] + seen)[None]
+
+
+def check_integer(name: str, value: object, low: int) -> None:
+    if not isinstance(value, int) or not low <= value < 2**31:
+        raise ValueError(f"`{name}` is {value}")
 
 
 def check(batch: int, queries: int, offset: int, told: dict[str, Any], device: torch.device) -> None:
     for name, value in (*told.items(), ("query_offset", offset or None)):
         if value is not None and name not in NAMES and not (name == "query_offset" and MASK == "causal"):
             raise ValueError(f"`{name}` is no argument of mask {MASK}")
-    longest = told.get("max_seqlen_k")
-    if longest is not None and (not isinstance(longest, int) or longest < 0):
-        raise ValueError(f"`max_seqlen_k` is {longest}")
+    check_integer("query_offset", offset, 0)
+    check_integer("query_offset", offset + queries, 0)
+    if told.get("max_seqlen_k") is not None:
+        check_integer("max_seqlen_k", told["max_seqlen_k"], 0)
     shapes = [(queries,)] if LAYOUT == "THD" else [(queries,), (batch, queries)]
     for name in NAMES[:2]:
         value = told.get(name)

@@ -75,6 +75,8 @@ class V4IndexerFunction:
         topk: int,
         topk_indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
+        for name, number in (("compress_ratio", compress_ratio), ("topk", topk)):
+            mask.check_integer(name, number, 1)
         _check("index_q", index_q, "index_k", index_k, weights, topk_indices)
         queries, keys = batch_first(index_q).shape[1], batch_first(index_k).shape[1]
         starts, ends = mask.causal(queries, keys, compress_ratio, 0, index_q.device)
