@@ -98,9 +98,7 @@ def planned(kernel: Kernel) -> tuple[Usage, Budget]:
         assert schedule
         return select_usage(schedule), budget(target, schedule.threads)
     if by_hand := entry.backward_sm90:
-        return backward_sm90_usage(entry.backward_sm90, spec.dim, target), backward_sm90_budget(
-            target, entry.backward_sm90
-        )
+        return backward_sm90_usage(by_hand, spec.dim, target), backward_sm90_budget(target, by_hand)
     return backward_usage(entry.backward, spec.dim, target), budget(target, entry.backward.threads)
 
 
