@@ -17,7 +17,7 @@ from v4gen.emit.write import write_package
 from v4gen.plan.plan import make_plan
 from v4gen.plan.target import TARGETS
 from v4gen.read.spec import Spec
-from v4gen.run.compile import KernelReport, compile_for_gpu
+from v4gen.run.compile import KernelReport, compile_kernel
 from v4gen.run.lower import identity, kernels_for
 from v4gen.run.package import imported_package
 from v4gen.run.record import RECORD_VERSION, toolchain
@@ -75,10 +75,7 @@ def compile_distinct(kernels: Sequence[Kernel], nvcc: Path | None, jobs: int) ->
 
 
 def _compile(kernel: Kernel, nvcc: Path | None) -> KernelReport:
-    target = TARGETS[kernel.target]
-    with imported_package(kernel.folder) as package:
-        (report,) = compile_for_gpu(package, target, (kernel.kernel,), nvcc if target.is_cuda else None, target.codes)
-        return report
+    return compile_kernel(kernel.folder, kernel.kernel, kernel.target, nvcc, to_run=False)
 
 
 def results_of(reports: Mapping[str, KernelReport]) -> dict[str, dict[str, Any]]:
