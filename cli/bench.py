@@ -94,7 +94,7 @@ def _range(context: click.Context, option: click.Parameter, value: str | None) -
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the numbers of one SPEC here, and tell the lock.",
+    help="Write the numbers of one SPEC here; a file of the project is named in the lock.",
 )
 @click.option(
     "--against",
@@ -191,7 +191,8 @@ def command(
                 contest = bench_package(folder, spec, device, shapes, course, meter, keep)
             except NoKernels as error:
                 raise failure("no-kernels", str(error)) from error
-        if record and target is None:  # the lock tells of what a device takes by itself
+        of_project = record and record.resolve().is_relative_to(session.project.root.resolve())
+        if record and of_project and target is None:  # the lock tells of what a device takes by itself
             note_benchmark(session.output, specs[0].name, record)
         if charts:
             from v4gen.report.chart import write_charts

@@ -123,6 +123,16 @@ def written(lock: Path, files: dict[str, str]) -> Path:
     return lock
 
 
+def test_the_lock_names_a_record_of_the_project_alone(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    output = project / "generated"
+    written(output / LOCK_NAME, package_digests(output / "one"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "record.json"
+    for path, named in ((elsewhere, set()), (project / "records" / "one.json", {"../records/one.json"})):
+        assert bench("--shape", "length=8", "--task", "forward", "--record", str(path)).exit_code == 0
+        benchmarks = (read_lock(output) or Lock()).packages["one"].benchmarks
+        assert {entry.path for entry in benchmarks.values()} == named
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
