@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from v4gen.run.power import Meter
+from v4gen.run.power import Meter, Watch
 
 # A burst on a GPU lasts as long for everybody: a short one runs at clocks that a long one does not hold. Between
 # bursts the card rests, so that each starts from the same state.
@@ -84,16 +84,15 @@ def time_on_end(call: Callable[[], Any], count: int, device: str, meter: Meter |
     """`count` calls without a rest before them, as many as fill seconds."""
     if device == "cpu":
         return Sustained(time_burst(call, count, device))
-    before = meter.energy_mj() if meter else None
-    clocks: list[int] = []
-    milliseconds = _on_the_device(call, count, lambda: clocks.append(meter.sm_mhz()) if meter else None)
-    after = meter.energy_mj() if meter else None
-    energy = (after - before) / count if before is not None and after is not None else 0.0
-    return Sustained(milliseconds, energy, clocks[0] if clocks else 0)
+    if meter is None:
+        return Sustained(_on_the_device(call, count))
+    with Watch(meter) as watch:
+        milliseconds = _on_the_device(call, count)
+    return Sustained(milliseconds, watch.watts * milliseconds, watch.sm_mhz)
 
 
-def _on_the_device(call: Callable[[], Any], count: int, launched: Callable[[], None] = lambda: None) -> float:
-    """Milliseconds of one of `count` calls; `launched` runs while the device still works on the last of them."""
+def _on_the_device(call: Callable[[], Any], count: int) -> float:
+    """Milliseconds of one of `count` calls."""
     import torch
 
     event: Any = torch.cuda.Event
@@ -102,6 +101,5 @@ def _on_the_device(call: Callable[[], Any], count: int, launched: Callable[[], N
     for _ in range(count):
         call()
     end.record()
-    launched()
     torch.cuda.synchronize()
     return float(begin.elapsed_time(end)) / count

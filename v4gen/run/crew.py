@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
@@ -11,17 +12,36 @@ from v4gen.run.compile import KernelReport, Stage, compile_kernel
 Task = tuple[Any, ...]  # the arguments of `compile_kernel`
 
 
-def compiled(tasks: Iterator[tuple[int, Task]], workers: int, *, to_run: bool) -> Iterator[tuple[int, KernelReport]]:
+@dataclass(frozen=True)
+class _Pending:
+    """A task that a process is at, and the number that came with it."""
+
+    number: int
+    task: Task
+    future: "Future[KernelReport]"
+
+
+def compiled(
+    tasks: Iterator[tuple[int, Task]], workers: int, patience: Callable[[int], float | None], *, to_run: bool
+) -> Iterator[tuple[int, KernelReport]]:
     """A report for each task, by the number that came with it, in their order.
 
-    A task is taken from `tasks` only once there is a process for it, so that what decides about it decides late. With
-    one worker the work is done in this process.
+    A task is taken from `tasks` only once there is a process for it, so that what decides about it decides late.
+    `patience` tells how many seconds to wait for a report, None being as long as it takes; once one has not come in
+    time, what is still being compiled is given up. With one worker the work is done in this process.
     """
     if workers == 1:
         yield from ((number, compile_kernel(*task, to_run=to_run)) for number, task in tasks)
         return
-    pending: list[tuple[int, Task, Future[KernelReport]]] = []
+    pending: list[_Pending] = []
     pool = _pool(workers)
+
+    def report(entry: _Pending, seconds: float | None) -> tuple[int, KernelReport]:
+        try:
+            return entry.number, entry.future.result(seconds)
+        except BrokenProcessPool:  # by this task or another: alone it shows by which
+            return entry.number, alone(compile_kernel, entry.task, to_run=to_run)
+
     try:
         for number, task in tasks:
             try:
@@ -29,21 +49,17 @@ def compiled(tasks: Iterator[tuple[int, Task]], workers: int, *, to_run: bool) -
             except BrokenProcessPool:
                 pool = _pool(workers)
                 future = pool.submit(compile_kernel, *task, to_run=to_run)
-            pending.append((number, task, future))
+            pending.append(_Pending(number, task, future))
             if len(pending) > workers:
-                yield _finished(*pending.pop(0), to_run=to_run)
+                yield report(pending[0], patience(pending[0].number))
+                pending.pop(0)
         while pending:
-            yield _finished(*pending.pop(0), to_run=to_run)
+            yield report(pending[0], patience(pending[0].number))
+            pending.pop(0)
+    except TimeoutError:
+        yield from (report(entry, None) for entry in pending if entry.future.done())
     finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _finished(number: int, task: Task, future: "Future[KernelReport]", *, to_run: bool) -> tuple[int, KernelReport]:
-    """The report; where a process of the pool has died, of the task alone in a process of its own."""
-    try:
-        return number, future.result()
-    except BrokenProcessPool:
-        return number, alone(compile_kernel, task, to_run=to_run)
+        _end(pool)
 
 
 def alone(work: Callable[..., KernelReport], task: Sequence[Any], *, to_run: bool) -> KernelReport:
@@ -54,6 +70,13 @@ def alone(work: Callable[..., KernelReport], task: Sequence[Any], *, to_run: boo
         except BrokenProcessPool:
             _, kernel, target, *_ = task
             return KernelReport(kernel, target, Stage.FAILED, 0.0, problem="the compiler's process ended")
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End its processes now: nobody waits for what they are at."""
+    for process in [*(pool._processes or {}).values()]:
+        process.terminate()
+    pool.shutdown(cancel_futures=True)
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

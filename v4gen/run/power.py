@@ -1,11 +1,13 @@
-"""The device's own account of itself, by NVML: driver, clocks, power cap, and the energy that it has used."""
+"""The device's own account of itself, by NVML: driver, clocks, power cap, and the energy that it uses."""
 
-import time
+import statistics
+from dataclasses import dataclass, field
+from threading import Event, Thread
+from time import perf_counter
+from types import TracebackType
 from typing import Any
 
-# A counter of energy that has not moved for so long while the device works is not kept by it.
-STILL_SECONDS = 1.0
-POLL_SECONDS = 0.002
+POLL_SECONDS = 0.005
 
 
 class NoMeter(Exception):
@@ -44,20 +46,8 @@ class Meter:
         found = self._told(self._nvml.nvmlDeviceGetClockInfo, self._handle, self._nvml.NVML_CLOCK_SM)
         return int(found or 0)
 
-    def energy_mj(self) -> int | None:
-        """The energy in mJ used since the driver was loaded, read as the counter moves; None if it stands still.
-
-        The counter moves in steps, and what is read at any moment may be a step old. Between two of these readings the
-        device idles for less than a step, after its work: that much of the idle power is counted in.
-        """
-        first, begin = self._counter(), time.perf_counter()
-        while (found := self._counter()) == first:
-            if time.perf_counter() - begin > STILL_SECONDS:
-                return None
-            time.sleep(POLL_SECONDS)
-        return found
-
-    def _counter(self) -> int:
+    def energy_mj(self) -> int:
+        """The energy in mJ used since the driver was loaded. The counter moves in steps, several a second."""
         return int(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
 
     def _told(self, question: Any, *arguments: Any) -> Any:
@@ -66,6 +56,54 @@ class Meter:
         except self._nvml.NVMLError:
             return None
         return answer.decode() if isinstance(answer, bytes) else answer
+
+
+@dataclass
+class Watch:
+    """Looks at a device's clock and energy from a thread of its own, inside a `with` block in which it works.
+
+    Power is the energy between the first and the last step of the counter inside the block, over the time between
+    them: nothing before, after or beside the work is in it.
+    """
+
+    meter: Meter
+    _steps: list[tuple[float, int]] = field(default_factory=list)
+    _clocks: list[int] = field(default_factory=list)
+
+    def __enter__(self) -> "Watch":
+        self._ended = Event()
+        self._thread = Thread(target=self._look, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        before = self.meter.energy_mj()
+        while not self._ended.wait(POLL_SECONDS):
+            found, now = self.meter.energy_mj(), perf_counter()
+            if found != before:
+                self._steps.append((now, found))
+            before = found
+            self._clocks.append(self.meter.sm_mhz())
+
+    @property
+    def watts(self) -> float:
+        """0 where the counter made fewer than two steps."""
+        if len(self._steps) < 2:
+            return 0.0
+        (begin, first), *_, (end, last) = self._steps
+        return (last - first) / 1e3 / (end - begin)
+
+    @property
+    def sm_mhz(self) -> int:
+        """The usual clock of the second half, in which the power cap has had its say; 0 where it is not told."""
+        late = self._clocks[len(self._clocks) // 2 :]
+        return round(statistics.median(late)) if late else 0
 
 
 def _uuid(device: str) -> str:

@@ -151,7 +151,10 @@ def compile_trials(search: Search, log: Log, deadline: Deadline, *, to_run: bool
                 nvcc = search.nvcc if trials[n].fate is Fate.WAITING else None
                 yield n, (search.package(trials[n]), trials[n].kernel, search.target.name, nvcc)
 
-    for done, (n, report) in enumerate(compiled(tasks(), search.workers, to_run=to_run)):
+    def patience(n: int) -> float | None:
+        return None if n in firsts else deadline.left
+
+    for done, (n, report) in enumerate(compiled(tasks(), search.workers, patience, to_run=to_run)):
         trials[n] = trials[n].compiled(report)
         search.progress(f"compiling {trials[n].kernel}", done, len(waiting))
         log = replace(log, trials=tuple(trials))

@@ -1,6 +1,7 @@
 """What NVML tells, and what is said where it tells nothing; the library is replaced."""
 
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from v4gen.run import power
-from v4gen.run.power import Meter, NoMeter
+from v4gen.run.power import Meter, NoMeter, Watch
 
 
 class NVMLError(Exception):
@@ -49,16 +50,27 @@ def test_what_the_device_tells(nvml: SimpleNamespace) -> None:
     assert meter.facts()["power_cap_w"] is None and meter.sm_mhz() == 0
 
 
-def test_energy_is_read_as_the_counter_moves(nvml: SimpleNamespace) -> None:
-    meter = Meter("cuda")
-    first, second = meter.energy_mj(), meter.energy_mj()
-    assert first is not None and second is not None and second - first == 70_000
+def test_power_is_the_energy_between_the_counters_steps(nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device at 700 W whose counter moves ten times a second, and whose clock falls after a while."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(power, "POLL_SECONDS", 0.0005)
+    monkeypatch.setattr(power, "perf_counter", lambda: next(clock) * 0.01)
+    looks = iter(range(10**6))
+    nvml.nvmlDeviceGetTotalEnergyConsumption = lambda handle: 70_000 * (next(looks) // 10)
+    mhz = iter([1980] * 20 + [1500] * 10**4)
+    nvml.nvmlDeviceGetClockInfo = lambda handle, kind: next(mhz)
+    with Watch(Meter("cuda")) as watch:
+        threading.Event().wait(0.5)
+    assert watch.watts == pytest.approx(700)
+    assert watch.sm_mhz == 1500
 
 
 def test_a_counter_that_stands_still_tells_nothing(nvml: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(power, "STILL_SECONDS", 0.01)
+    monkeypatch.setattr(power, "POLL_SECONDS", 0.0005)
     nvml.nvmlDeviceGetTotalEnergyConsumption = lambda handle: 5
-    assert Meter("cuda").energy_mj() is None
+    with Watch(Meter("cuda")) as watch:
+        threading.Event().wait(0.02)
+    assert watch.watts == 0
 
 
 def test_no_library_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """A search for schedules, over packages in plain torch whose times are made up."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -273,10 +272,6 @@ def test_who_ends_the_search_is_not_tried_again(
     assert fates("scores") == {16: Fate.PICKED, 32: Fate.WRONG, 8: Fate.FINALIST, 999: Fate.EXCEEDS}
 
 
-def end_the_process(*arguments: Any, to_run: bool) -> KernelReport:
-    os._exit(9)
-
-
 def test_what_was_compiled_elsewhere_is_made_ready_only(workshop: Workshop, spec_path: Path, tmp_path: Path) -> None:
     spec, target = parse_spec(SPEC.replace("cpu", "sm_90a"), "one.yaml"), TARGETS["sm_90a"]
     search = tune.Search(spec, target, tmp_path, Path("nvcc"), 1, lambda log: None, lambda *step: None)
@@ -286,8 +281,3 @@ def test_what_was_compiled_elsewhere_is_made_ready_only(workshop: Workshop, spec
     ready = tune.compile_trials(search, log, tune.Deadline(60), to_run=True)
     assert {nvcc for *_, nvcc in workshop.compiled} == {None}
     assert [trial.registers for trial in ready.of("scores")] == [48, 48, 48, 0]
-
-
-def test_a_crash_of_the_compiler_is_a_result(tmp_path: Path) -> None:
-    report = crew.alone(end_the_process, (tmp_path, "scores", "cpu", None), to_run=False)
-    assert not report.passed and report.problem == "the compiler's process ended"
