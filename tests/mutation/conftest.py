@@ -35,7 +35,7 @@ PADDED = "schedule: {{cpu: {{scores_padded_heads: 6, backward_padded_heads: 6}}}
 SPECS = MappingProxyType(
     {
         "seed": TINY + SEED + TALL,
-        "padded": TINY + SEED + PADDED,
+        "padded": TINY + PADDED + "layout: BSHD\n",
         "operator": TINY + TALL + "layout: BSHD\nwidth: topk\norder: index\ndtype: float16\nweight_scale: 0.125\n",
         "packed": TINY + TALL + "layout: THD\nmask: varlen\nindex_base: local\n",
         "ranges": TINY + TALL + "layout: BSHD\nmask: ranges\n",

@@ -8,7 +8,7 @@ change a result on a CPU:
   choice of a target, what serves targets without kernels, and which of several tensors is asked for its device;
 - promises to the compiler (`T.assume`, `T.annotate_…`), the sizes of buffers (`T.alloc_…`), and how work is spread:
   over threads, processors, windows and bins, where any way that leaves nothing out is right;
-- the one thread's index, which is 0;
+- the one thread's index, which is 0, and the step that cuts a batch beyond what a grid can have;
 - where a clamp stops that keeps an address legal: what it loads then is thrown away;
 - the comparison of a choice between the two values compared, which are the same where it matters.
 
@@ -47,6 +47,7 @@ BRANCHES = {"if_then_else", "where"}
 
 ON_A_CPU: Sequence[tuple[str, bool]] = (
     (r"on_cpu|target == 'cpu'|.*device\.type == 'cpu'", True),
+    (r"\w+\.is_cpu|name not in PORTABLE or isinstance\(target, str\)", True),
     (r"columns == 0 or kernel is None", False),
     (r"on_cuda|target\.startswith\('sm_'\)|.*device\.type == 'cuda'|\w+\.is_cuda|deterministic", False),
 )
@@ -55,11 +56,22 @@ ON_A_CPU: Sequence[tuple[str, bool]] = (
 PROMISES = re.compile("assume|annotate_.*|alloc_.*")
 TUNING = {"threads", "num_stages", "policy", "prelude", "vector_bytes"}
 SPREADING_FILES = {"_windows.py"}
-SPREADING = {"share_out", "processors", "radix_bin", "radix_bin_floor", "linear_bin", "get_scores_kernel.visible_keys"}
+SPREADING = {
+    "share_out",
+    "processors",
+    "get_scores_kernel.visible_keys",  # a tile more than need be is masked
+    "radix_bin",
+    "radix_bin_floor",
+    "linear_bin",
+    "sort_by_network",  # a network larger than need be sorts as well
+    "bit_length",
+    "schedule_for",
+    "get_select_kernel.narrow",  # a bound lower than need be lets more candidates through, of which the best are kept
+}
 """Files and functions that say how work is spread."""
 
-ELSEWHERE = {"select_by_sorting", "sort_keys"}
-"""Functions that serve targets without kernels."""
+ELSEWHERE = {"select_by_sorting", "sort_keys", "cpu_flags"}
+"""Functions that serve targets without kernels, and a compiler."""
 
 HOMES: Mapping[str, tuple[str, ...]] = {
     "_selection.py": ("ranges",),
@@ -202,6 +214,8 @@ class _Walk:
                 return True
             case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)):
                 return PROMISES.fullmatch(name) is not None
+            case ast.Call(func=ast.Name("range"), args=[_, _, ast.Name(id=name)]) if name.startswith("MAX_"):
+                return True
             case ast.keyword(arg=name):
                 return name in TUNING
             case ast.Assign(targets=[ast.Name(id=name)]):

@@ -8,13 +8,16 @@ its own fork only, and torch and tilelang are imported once, for all of them.
 import json
 import os
 import sys
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import tilelang  # noqa: F401  # imported once, for all forks
 import torch
 import torch._dynamo  # the first call of an operator imports it
+from numpy.typing import NDArray
 from torch import Tensor
 
 from v4gen.read.reader import read_spec
@@ -26,6 +29,8 @@ from v4gen.run.poison import poisoned_memory
 from v4gen.run.subject import Subject
 from v4gen.run.validate import validate_packages
 
+Result = TypeVar("Result")
+
 
 def verdict(request: dict[str, Any]) -> dict[str, Any]:
     """What a validation finds first, or that all passes."""
@@ -36,27 +41,38 @@ def verdict(request: dict[str, Any]) -> dict[str, Any]:
         return {"passed": True}
     rows = None
     if request["original"]:
-        with get_context("fork").Pool(1) as fork:
-            changed = fork.apply_async(changed_rows, (package, Path(request["original"]), spec))
-            rows = changed.get(request["seconds"])
+        original = Path(request["original"])
+        if original not in RIGHT_ROWS:
+            RIGHT_ROWS[original] = _in_a_fork(rows_of, original, spec, seconds=request["seconds"])
+        rows = _in_a_fork(changed_rows, package, original, spec, seconds=request["seconds"])
     first = failed.failures[0] if failed.failures else None
     seen = f"{first.name}: {first.where}" if first else failed.error
     return {"passed": False, "case": failed.name, "seen": seen, "rows": rows}
 
 
-def changed_rows(mutant: Path, original: Path, spec: Spec) -> tuple[int, int]:
-    """How many rows differ from the original's over the whole matrix, and how many there are.
+RIGHT_ROWS: dict[Path, list[NDArray[np.float64]]] = {}
+"""What `rows_of` says of unchanged packages."""
 
-    A row is one query of one sample: its scores, selection, dq and dw.
-    """
+
+def _in_a_fork(function: Callable[..., Result], *arguments: object, seconds: float) -> Result:
+    with get_context("fork").Pool(1) as fork:
+        return fork.apply_async(function, arguments).get(seconds)
+
+
+def changed_rows(mutant: Path, original: Path, spec: Spec) -> tuple[int, int]:
+    """How many rows differ from the original's over the whole matrix, and how many there are."""
     changed = total = 0
-    with imported_package(mutant) as wrong, imported_package(original) as right:
-        for case in case_matrix(spec):
-            ours, theirs = _rows(wrong, spec, case), _rows(right, spec, case)
-            differs = (ours != theirs) & ~(ours.isnan() & theirs.isnan())
-            changed += int(differs.any(-1).sum())
-            total += theirs.shape[0]
+    for ours, theirs in zip(rows_of(mutant, spec), RIGHT_ROWS[original], strict=True):
+        differs = (ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))
+        changed += int(differs.any(-1).sum())
+        total += len(theirs)
     return changed, total
+
+
+def rows_of(folder: Path, spec: Spec) -> list[NDArray[np.float64]]:
+    """The rows of each case of the matrix: of every query of every sample its scores, selection, dq and dw."""
+    with imported_package(folder) as package:
+        return [_rows(package, spec, case).numpy() for case in case_matrix(spec)]
 
 
 def _rows(package: Package, spec: Spec, case: Case) -> Tensor:

@@ -218,9 +218,9 @@ def _outliers(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Dra
     q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
     keys = torch.arange(k.shape[1])
     mixed = keys * 7919 % max(k.shape[1], 1)
-    parts = (torch.full_like(mixed, 1024), mixed // 128, mixed % 128)
-    for column, (factor, part) in enumerate(zip((1024, 128, 1), parts, strict=True)):
-        q[..., 0, column], k[..., column] = factor, part
+    q[..., 0, 0], k[..., 0] = 1024, 1024
+    q[..., 0, 1], k[..., 1] = 128, mixed // 128
+    q[..., 0, 2], k[..., 2] = 1, mixed % 128
     far = keys % max(k.shape[1] // 3, 1) == 1
     k[:, far] = 0
     q[..., 0, 3], k[..., 3] = 2**15, 2**15 * far
