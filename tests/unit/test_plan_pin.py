@@ -111,6 +111,10 @@ def test_a_pin_that_no_kernel_can_have_is_refused_by_name(name: str, value: int)
     [
         ("sm_90a", 8, {"scores_padded_heads": 8, "scores_block_q": 1}, "8 rows of queries and heads"),
         ("sm_90a", 24, {"scores_padded_heads": 24, "scores_block_q": 3}, "72 rows of queries and heads"),
+        ("sm_90a", 64, {"scores_block_n": 80}, "cannot share 80 keys"),
+        ("sm_90a", 64, {"scores_block_n": 128, "scores_threads": 384}, "384 threads cannot share 128 keys"),
+        ("sm_90a", 64, {"backward_sm90_block_i": 128}, "128 keys a tile"),
+        ("sm_90a", 64, {"backward_sm90_padded_heads": 192}, "3 warpgroups cannot share 128 columns"),
         ("sm_80", 64, {"scores_num_stages": 2}, "2 stages"),
         ("sm_100a", 64, {"scores_num_stages": 3}, "3 stages"),
         ("gfx942", 64, {"scores_num_stages": 2}, "2 stages"),

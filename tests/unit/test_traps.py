@@ -51,8 +51,13 @@ def test_what_is_scheduled_by_hand_for_hopper_is_taken_there_alone() -> None:
     for path in KERNELS:
         if {"wgmma_gemm", "ptx_wait_group", "tma_store_arrive"} & names_in(ast.parse(path.read_text(encoding="utf-8"))):
             assert path.stem == "_backward_sm90"
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Assign | ast.AnnAssign) and "SM90_SCHEDULES" in ast.dump(node):
-                assert isinstance(node.value, ast.Dict)
-                assert [key.value for key in node.value.keys if isinstance(key, ast.Constant)] == ["sm_90a"]
+    schedules = [path for path in MODULES if path.stem == "_backward_sm90"]
+    assert schedules
+    for path in schedules:
+        (table,) = (
+            node.value
+            for node in ast.parse(path.read_text(encoding="utf-8")).body
+            if isinstance(node, ast.Assign) and "SCHEDULES" in ast.dump(node.targets[0])
+        )
+        assert isinstance(table, ast.Dict)
+        assert [key.value for key in table.keys if isinstance(key, ast.Constant)] == ["sm_90a"]

@@ -26,8 +26,9 @@ from v4gen.plan.schedule import (
     SelectSchedule,
     backward_candidates,
     backward_sm90_candidates,
+    backward_sm90_fault,
     scores_candidates,
-    scores_trap,
+    scores_fault,
     select_schedules,
     selection_fault,
     serving,
@@ -99,7 +100,7 @@ def choose_scores(spec: Spec, target: Target) -> Choice[ScoresSchedule]:
     candidates = []
     for schedule in with_pins(list(scores_candidates(spec.heads, target)), changes):
         usage, limit = scores_usage(schedule, spec.dim, target), budget(target, schedule.threads)
-        candidates.append(_weighed(schedule, usage, limit, scores_trap(schedule, target)))
+        candidates.append(_weighed(schedule, usage, limit, scores_fault(schedule, target)))
     return Choice("scores", target, _common_first(candidates, target), tuple(changes))
 
 
@@ -121,17 +122,21 @@ def choose_backward(spec: Spec, target: Target) -> Choice[BackwardSchedule]:
 def choose_backward_sm90(spec: Spec, target: Target) -> Choice[BackwardSm90Schedule]:
     """The choice of the backward kernel made for Hopper; where it has no schedule the general one serves.
 
-    A pinned size that changes the general kernel asks for that one.
+    A pinned size that changes the general kernel asks for that one. Raises DiagnosticError for a pinned size that the
+    kernel cannot have.
     """
     unpinned = spec.model_copy(update={"schedule": {}})
     general = choose_backward(spec, target).picked != choose_backward(unpinned, target).picked
     schedules = [] if general else list(backward_sm90_candidates(spec.heads, spec.dim, target))
     changes = pinned(_pins(spec, target), "backward_sm90", spec, target) if schedules else {}
-    candidates = [
-        _weighed(schedule, backward_sm90_usage(schedule, spec.dim, target), backward_sm90_budget(target, schedule))
-        for schedule in with_pins(schedules, changes)
-    ]
-    return Choice("backward_sm90", target, tuple(candidates), tuple(changes))
+    candidates = []
+    for schedule in with_pins(schedules, changes):
+        usage, limit = backward_sm90_usage(schedule, spec.dim, target), backward_sm90_budget(target, schedule)
+        candidates.append(_weighed(schedule, usage, limit, backward_sm90_fault(schedule, spec.dim)))
+    choice = Choice("backward_sm90", target, tuple(candidates), tuple(changes))
+    if changes:
+        choice.schedule(spec)  # no other kernel serves sizes that were asked for
+    return choice
 
 
 def choose_select(spec: Spec, target: Target) -> tuple[SelectSchedule, ...]:

@@ -9,6 +9,9 @@ from v4gen.plan.target import MatrixUnit, Target
 # (products and weighted products) must stay in registers.
 MAX_ROWS = 128
 
+# Keys in a tile of the backward kernel scheduled by hand: a warp owns 16 of them.
+SM90_KEYS = 64
+
 # Keys in one bin of a selection from which on a sorting network beats comparing each with all others.
 CROWD = 64
 
@@ -113,12 +116,15 @@ def scores_candidates(heads: int, target: Target) -> Iterator[ScoresSchedule]:
             yield ScoresSchedule(padded_heads, block_q, block_n, num_stages, threads)
 
 
-def scores_trap(schedule: ScoresSchedule, target: Target) -> str | None:
+def scores_fault(schedule: ScoresSchedule, target: Target) -> str | None:
     """Why the compiler makes a wrong kernel of `schedule` or none, in words; None if it makes a right one."""
     if target.is_cpu:
         return None
     if schedule.rows % 16:
         return f"{schedule.rows} rows of queries and heads, no multiple of 16: of 8 modulo 16 wgmma gives wrong numbers"
+    granule = 16 * schedule.threads // target.warp_size  # a warp takes 16 keys, and all heads of them
+    if schedule.block_n % granule:
+        return f"{schedule.threads} threads cannot share {schedule.block_n} keys, {granule} at a time"
     if schedule.num_stages > 1 and target.matrix_unit is not MatrixUnit.WGMMA:
         return f"{schedule.num_stages} stages: a loop as long as its block's keys is pipelined over one at most"
     return None
@@ -151,11 +157,21 @@ def uneven_product(schedule: BackwardSchedule, dim: int, target: Target) -> str 
 
 def backward_sm90_candidates(heads: int, dim: int, target: Target) -> Iterator[BackwardSm90Schedule]:
     """Every schedule of the hand-scheduled backward kernel worth having on `target`, best first; none but on Hopper."""
-    padded_heads = round_up(heads, 64)
+    for blocks_per_sm in (3, 2, 1):
+        schedule = BackwardSm90Schedule(round_up(heads, 64), SM90_KEYS, blocks_per_sm)
+        if target.matrix_unit is MatrixUnit.WGMMA and backward_sm90_fault(schedule, dim) is None:
+            yield schedule
+
+
+def backward_sm90_fault(schedule: BackwardSm90Schedule, dim: int) -> str | None:
+    """Why the kernel scheduled by hand is wrong with `schedule`, or is none, in words; None if it is right."""
+    warpgroups = schedule.padded_heads // 64
+    if schedule.block_i != SM90_KEYS:
+        return f"{schedule.block_i} keys a tile: the four warps of a warpgroup add {SM90_KEYS} of them to dk"
     # Each warpgroup takes its share of dk's columns, and wgmma with an N of 8 modulo 16 gives wrong numbers.
-    if target.matrix_unit is MatrixUnit.WGMMA and dim % (16 * padded_heads // 64) == 0:
-        for blocks_per_sm in (3, 2, 1):
-            yield BackwardSm90Schedule(padded_heads, 64, blocks_per_sm)
+    if dim % (16 * warpgroups):
+        return f"{warpgroups} warpgroups cannot share {dim} columns of dk, 16 at a time"
+    return None
 
 
 def _covers(rows: int, columns: int, warps: int, target: Target) -> bool:

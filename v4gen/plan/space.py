@@ -16,11 +16,14 @@ from v4gen.plan.choice import select_excess
 from v4gen.plan.pin import pins_of, thread_granule
 from v4gen.plan.plan import TargetPlan, make_plan
 from v4gen.plan.schedule import (
+    SM90_KEYS,
     BackwardSchedule,
     BackwardSm90Schedule,
     ScoresSchedule,
     SelectSchedule,
+    backward_sm90_fault,
     round_up,
+    scores_fault,
     selection_fault,
     serving,
     uneven_product,
@@ -96,7 +99,7 @@ def _faults(schedule: AnySchedule, spec: Spec, target: Target) -> tuple[str | No
     match schedule:
         case ScoresSchedule():
             usage = scores_usage(schedule, spec.dim, target)
-            return budget(target, schedule.threads).fault(usage), _uneven_tile(schedule, target)
+            return budget(target, schedule.threads).fault(usage), scores_fault(schedule, target)
         case SelectSchedule():
             return select_excess(schedule, target), selection_fault(schedule, target)
         case BackwardSchedule():
@@ -104,19 +107,7 @@ def _faults(schedule: AnySchedule, spec: Spec, target: Target) -> tuple[str | No
             return budget(target, schedule.threads).fault(usage), uneven_product(schedule, spec.dim, target)
         case BackwardSm90Schedule():
             usage = backward_sm90_usage(schedule, spec.dim, target)
-            return backward_sm90_budget(target, schedule).fault(usage), None
-
-
-def _uneven_tile(schedule: ScoresSchedule, target: Target) -> str | None:
-    """Whole rows of heads go to a warp: 16 keys to each, and to a warpgroup 64."""
-    if target.is_cpu:
-        return None
-    granule = 16 * schedule.threads // target.warp_size
-    if schedule.block_n % granule:
-        return f"{schedule.threads} threads cannot share {schedule.block_n} keys, {granule} at a time"
-    if schedule.rows % 16:
-        return f"{schedule.rows} rows: of 8 modulo 16, wgmma gives wrong numbers"
-    return None
+            return backward_sm90_budget(target, schedule).fault(usage), backward_sm90_fault(schedule, spec.dim)
 
 
 def _scores(spec: Spec, target: Target) -> Iterator[ScoresSchedule]:
@@ -165,5 +156,4 @@ def _backward(spec: Spec, target: Target) -> Iterator[BackwardSchedule]:
 def _backward_sm90(spec: Spec, target: Target) -> Iterator[BackwardSm90Schedule]:
     fewest = round_up(spec.heads, 64)
     for padded, blocks in product((fewest, fewest + 64), (1, 2, 3, 4, 5)):
-        if spec.dim % (16 * padded // 64) == 0:
-            yield BackwardSm90Schedule(padded, 64, blocks)
+        yield BackwardSm90Schedule(padded, SM90_KEYS, blocks)
