@@ -15,13 +15,13 @@ from typing import Any
 
 import torch
 
-from . import _backward_sm90, _fixed_point, _runtime
-from ._arguments import BF16 as BF16
-from ._arguments import FP32 as FP32
-from ._arguments import INT32 as INT32
+from . import _arguments, _backward_sm90, _fixed_point, _runtime
 from ._backward import SCHEDULES, get_backward_kernel, pass_configs
 from ._runtime import DIM, DTYPE, HEADS
 from .tilelang_indexer_fwd import check_inputs, operands
+
+# Names that callers of the hand-written modules use.
+BF16, FP32, INT32 = _arguments.BF16, _arguments.FP32, _arguments.INT32
 
 
 def kernel_for(target: str) -> tuple[Any, dict[str, Any], Any]:

@@ -75,7 +75,7 @@ class Choice(Generic[_Schedule]):
         return self.picked
 
     def _none_fits(self, spec: Spec) -> Diagnostic:
-        too_large = [candidate for candidate in self.candidates if not candidate.limit.admits(candidate.usage)]
+        too_large = [one for one in self.candidates if one.fault == one.limit.fault(one.usage)]
         if not too_large:
             faults = " or ".join(dict.fromkeys(candidate.fault or "" for candidate in self.candidates))
             sizes = (
