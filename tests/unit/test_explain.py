@@ -172,7 +172,7 @@ def test_the_command(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert table.exit_code == 0
     for part in (
         "block_n 192",
-        "128.0 / 227 KiB",
+        "177.0 / 227 KiB",
         "160 / 160",
         "over 255",
         "16384 tokens",

@@ -13,6 +13,9 @@ HALF_BYTES = 2  # bfloat16 and float16
 SCRATCH_REGISTERS = 32
 SM90_SCRATCH_REGISTERS = 24
 
+# What the barriers of tiles that TMA fills take, with the alignment of what lies behind them: read off lowered kernels.
+BARRIER_BYTES = 1024
+
 # Shared memory that the device keeps for itself in each block.
 RESERVED_BYTES = 1024
 
@@ -65,15 +68,19 @@ def element_bytes(target: Target) -> int:
 
 
 def scores_usage(schedule: ScoresSchedule, dim: int, target: Target) -> Usage:
-    """Shared memory: the query tile and `num_stages` key tiles. Registers: products, weighted products, weights."""
+    """Shared memory: the query tile and `num_stages` key tiles, and the barriers where TMA fills them.
+
+    Registers: products, weighted products, weights.
+    """
     element = element_bytes(target)
     query_tile = schedule.rows * dim * element
     key_tile = schedule.block_n * dim * element
     fragments = 2 * schedule.rows * schedule.block_n
     if target.is_cpu:
         return Usage(query_tile + key_tile + fragments * FP32_BYTES, 0)
+    barriers = BARRIER_BYTES if target.has_tma else 0
     return Usage(
-        query_tile + max(schedule.num_stages, 1) * key_tile,
+        query_tile + max(schedule.num_stages, 1) * key_tile + barriers,
         fragments // schedule.threads + SCRATCH_REGISTERS,
     )
 
