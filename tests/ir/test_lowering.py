@@ -85,7 +85,7 @@ def test_another_process_traces_and_lowers_the_same(tiny: Package, tmp_path: Pat
     ("changes", "kernels"),
     [
         ({"weight_scale": 0.5}, {"scores", "backward"}),
-        ({"layout": "BSHD"}, set()),  # the kernels see every layout batch first, through its strides
+        ({"layout": "BSHD"}, {"scores", "backward"}),  # they index tensors in the layout as it comes
         ({"dtype": "float16"}, {"backward"}),  # widened on the CPU; only the backward scales its gradients
         ({"topk": 9, "compress_ratio": 3, "order": "index", "width": "topk"}, {"select"}),
     ],
