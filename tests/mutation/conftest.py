@@ -67,12 +67,14 @@ class Verdict:
     """What the validator said: its first failing case and measurement, or that all passed.
 
     `rows` is how many rows of the results over the whole matrix are changed, of how many, where that was asked for.
+    `witness` is the first of some random cases that a package fails which passed.
     """
 
     passed: bool
     case: str = ""
     seen: str = ""
     rows: tuple[int, int] | None = None
+    witness: str = ""
 
 
 class Judge:
@@ -82,21 +84,23 @@ class Judge:
         assert process.stdin and process.stdout
         self._requests, self._answers = process.stdin, process.stdout
 
-    def __call__(self, package: Path, spec: Path, original: Path | None = None, seconds: float = 60) -> Verdict:
-        """Validate a package; a case that takes longer than `seconds` fails."""
+    def __call__(
+        self, package: Path, spec: Path, original: Path | None = None, seconds: float = 60, fuzz: int = 0
+    ) -> Verdict:
+        """Validate a package; a case that takes longer than `seconds` fails. One that passes tries `fuzz` more."""
         request = {
             "package": str(package),
             "spec": str(spec),
             "original": original and str(original),
             "seconds": seconds,
+            "fuzz": fuzz,
         }
         self._requests.write(json.dumps(request) + "\n")
         self._requests.flush()
         answer: dict[str, Any] = json.loads(self._answers.readline())
         rows = answer.get("rows")
-        return Verdict(
-            answer["passed"], answer.get("case", ""), answer.get("seen", ""), (rows[0], rows[1]) if rows else None
-        )
+        rows, seen = (rows[0], rows[1]) if rows else None, answer.get("seen", "")
+        return Verdict(answer["passed"], answer.get("case", ""), seen, rows, answer.get("witness", ""))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,8 @@ change a result on a CPU:
 - where a clamp stops that keeps an address legal: what it loads then is thrown away;
 - the comparison of a choice between the two values compared, which are the same where it matters.
 
-Constants that index count up only: one less than the first is the last, often the same.
+Constants count up only, and negative ones stay: one less than 0 marks what is void, as any negative number does, or is
+the last of several, often the same.
 """
 
 from __future__ import annotations
@@ -248,11 +249,8 @@ class _Walk:
             case ast.Subscript(slice=ast.Tuple(elts=elements)):
                 for left, right in pairwise(elements):
                     yield from self._swapped(left, right, function)
-            case ast.Subscript(slice=ast.Constant(value=int(value)) as constant):
-                yield self._flip(self._start(constant), self._end(constant), str(value + 1), function)
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
-                for other_value in (value - 1, value + 1):
-                    yield self._flip(self._start(node), self._end(node), str(other_value), function)
+                yield self._flip(self._start(node), self._end(node), str(value + 1), function)
 
     def _of_call(self, node: ast.Call, function: str) -> Iterator[Flip]:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -299,7 +297,7 @@ def _moot(node: ast.AST) -> Iterator[ast.AST]:
     match node:
         case ast.AnnAssign(annotation=annotation):
             yield annotation
-        case ast.Subscript(slice=ast.Constant() as constant):
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as constant):
             yield constant
         case ast.Call(func=ast.Attribute(attr="min"), args=[_, ast.BinOp(op=ast.Sub(), right=ast.Constant(1)) as end]):
             yield end

@@ -1,5 +1,8 @@
 """Of wrong packages that rules make at random, at least 95 % are caught.
 
+Not every flip is wrong: what it changes may be guarded twice, or cost time alone. One that passes the case matrix is
+tried on random cases as well, and has escaped if one of them shows it wrong.
+
 V4GEN_FLIPS asks for another number than 20, V4GEN_FLIPS_SEED for others of the thousands that there are. Either is
 printed, with what caught each flip.
 """
@@ -7,6 +10,7 @@ printed, with what caught each flip.
 from __future__ import annotations
 
 import ast
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,6 +28,7 @@ SEED = os.environ.get("V4GEN_FLIPS_SEED", "0")
 COUNT = int(os.environ.get("V4GEN_FLIPS", "20"))
 PARTS = 4
 CAUGHT = 0.95
+RANDOM_CASES = 60
 
 Sources = Mapping[str, Mapping[str, str]]
 
@@ -52,19 +57,23 @@ def test_nearly_every_flip_is_caught(
     of_all_parts: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    survivors = []
+    wrong, escaped = 0, []
     for number, (name, flip) in enumerate(draw(sources, SEED, COUNT)[part::PARTS]):
         changed = emitted[name].changed(tmp_path / str(number), flip.file, flip.apply(sources[name][flip.file]))
-        verdict = judge(changed, emitted[name].spec)
-        found = "SURVIVED" if verdict.passed else f"{verdict.case}: {verdict.seen}"
+        verdict = judge(changed, emitted[name].spec, fuzz=RANDOM_CASES)
+        found = f"{verdict.case}: {verdict.seen}"
+        if verdict.passed:
+            found = f"ESCAPED, {verdict.witness}" if verdict.witness else "right on random cases too"
         record_property("mutation", f"seed {SEED}: {name}/{flip} -> {found}")
-        survivors += [f"{name}/{flip}"] * verdict.passed
+        wrong += not verdict.passed or bool(verdict.witness)
+        escaped += [f"{name}/{flip} -> {found}"] * bool(verdict.witness)
     with FileLock(of_all_parts / "lock"):
-        (of_all_parts / f"part {part}").write_text("\n".join(survivors), encoding="utf-8")
-        parts = [path.read_text(encoding="utf-8") for path in of_all_parts.glob("part *")]
+        (of_all_parts / f"part {part}").write_text(json.dumps([wrong, escaped]), encoding="utf-8")
+        parts = [json.loads(path.read_text(encoding="utf-8")) for path in of_all_parts.glob("part *")]
     if len(parts) == PARTS:  # the last one judges
-        escaped = [line for text in parts for line in text.splitlines()]
-        assert len(escaped) <= (1 - CAUGHT) * COUNT, "\n".join(escaped)
+        shown_wrong, all_escaped = sum(part[0] for part in parts), [line for part in parts for line in part[1]]
+        assert shown_wrong >= COUNT / 2
+        assert len(all_escaped) <= (1 - CAUGHT) * shown_wrong, "\n".join(all_escaped)
 
 
 @pytest.fixture
@@ -79,7 +88,7 @@ def of_all_parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_flip_is_one_change_to_what_runs(sources: Sources) -> None:
     for files in sources.values():
         every = flips(files)
-        assert len(every) > 800
+        assert len(every) > 500
         for flip in every[::50]:
             changed = flip.apply(files[flip.file])
             assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(files[flip.file])), flip
@@ -105,7 +114,6 @@ def _elsewhere(a):
     found = {(flip.line, flip.old, flip.new) for flip in flips({"a.py": source})}
     assert found == {
         (6, "+", "-"),
-        (6, "1", "0"),
         (6, "1", "2"),
         (9, "and", "or"),
         (9, "<", "<="),

@@ -58,6 +58,7 @@ def _shapes(spec: Spec) -> Iterator[Case]:
         yield growing(spec, "no sample", 9, batch=0)
     yield growing(spec, "no key", 5, keys=0)
     yield growing(spec, "one query", 1)
+    yield growing(spec, "one query and one key", 1, keys=1)
     if ratio > 1:
         yield growing(spec, "below one window", ratio - 1, batch=2, keys=2)
     yield growing(spec, "one window", ratio)

@@ -193,7 +193,8 @@ def gradients(problem: Problem, indices: Tensor, grad: Tensor) -> Gradients:
         # Selected away, not multiplied by a gradient of zero: the product of a void column may be NaN.
         flowing = torch.where(block.valid[:, None, :], block.grad[:, None, :] * dots.clamp(min=0), 0)
         result.dw[block.sample, block.rows] = flowing.sum(-1)
-        by_column = passed.transpose(1, 2) @ block.q
+        # A void column's is selected away as well: it is nothing times q, NaN where q is not finite.
+        by_column = (passed.transpose(1, 2) @ block.q).masked_fill(~block.valid[..., None], 0)
         result.dk[block.sample].index_add_(0, block.indices.flatten(), by_column.flatten(0, 1))
     if problem.weight_scale != 1:
         result.dw.mul_(problem.weight_scale)

@@ -106,8 +106,9 @@ def gradient_bounds(problem: Problem, indices: Tensor, grad: Tensor, arithmetic:
         product = (block.weights.abs()[:, :, None] * upstream) * open_
         slack = arithmetic.rounded_operand(product) + product * undecided
         bounds.dq[at] = slack @ keys + arithmetic.summed(product @ keys, columns + 3, exact)
-        bounds.dk[block.sample].index_add_(0, to, (slack.transpose(1, 2) @ q).flatten(0, 1))
-        magnitudes[block.sample].index_add_(0, to, (product.transpose(1, 2) @ q).flatten(0, 1))
+        for into, of_terms in ((bounds.dk, slack), (magnitudes, product)):
+            by_column = (of_terms.transpose(1, 2) @ q).masked_fill(~block.valid[..., None], 0)
+            into[block.sample].index_add_(0, to, by_column.flatten(0, 1))
         adds[block.sample].index_add_(0, to, heads * block.valid.flatten().double())
         terms = (upstream * (dots.clamp(min=0) + error * open_)).sum(-1)
         bounds.dw[at] = (upstream * error * open_).sum(-1) + arithmetic.summed(terms, columns + 2, exact)
