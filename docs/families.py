@@ -1,6 +1,6 @@
 """Compiles the library's kernels for every family of GPUs, without one: `python docs/families.py` renews the record.
 
-What the record holds already, from the same compilers, is not compiled again. `docs/reference.py` makes its table.
+What the record holds already, from the same compilers, is not compiled again. `docs/targets.py` makes a table of it.
 """
 
 import json
