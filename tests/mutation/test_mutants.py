@@ -45,7 +45,6 @@ MUTANTS = (
     Mutant("bound of the matrix one late", FWD, "first = query_offset + 1", "first = query_offset + 2"),
     Mutant("open window included", SELECTION, "query_offset + t + 1, c", "query_offset + t + compress_ratio, c"),
     Mutant("last bound one short at N", FWD, "clamp_(max=seq_len_kv)", "clamp_(max=max(seq_len_kv - 1, 0))"),
-    Mutant("bound not cut to N", FWD, ".clamp_(max=seq_len_kv)", ""),
     Mutant("mask lets the bound itself through", SCORES, "s >= Ends[row, t]", "s > Ends[row, t]"),
     Mutant("bound of query 0 for all", SCORES, "s >= Ends[row, t]", "s >= Ends[row, 0]"),
     Mutant("query offset ignored", SELECTION, "query_offset + t + 1, c", "t + 1, c"),
@@ -207,7 +206,7 @@ MUTANTS = (
     ),
     # Given indices
     Mutant("given indices not masked", TOPK, " & (indices < ends.unsqueeze(-1))", ""),
-    Mutant("given index before the range not masked", TOPK, "(indices >= starts.unsqueeze(-1)) & ", "", "packed"),
+    Mutant("given index before the range not masked", TOPK, "(indices >= starts.unsqueeze(-1)) & ", "", "ranges"),
     # Gradients
     Mutant(
         "gate open at zero", BACKWARD, "T.if_then_else(products[i, h] > 0, g", "T.if_then_else(products[i, h] >= 0, g"
