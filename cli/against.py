@@ -15,12 +15,11 @@ if TYPE_CHECKING:
 
 def recorded_contest(against: Path, spec: "Spec", device: str) -> "Contest":
     """The contest of the record. Raises DiagnosticError where there is none, or it is of another device."""
-    from v4gen.emit.benchmark import noted_record, read_record
-    from v4gen.emit.lock import LOCK_NAME
+    from v4gen.emit.benchmark import read_record
     from v4gen.run.record import device_name
     from v4gen.run.timing import read_contest
 
-    path = noted_record(against, spec.name, device) if against.name == LOCK_NAME else against
+    path = _record_of(against, spec.name, device)
     record = read_record(path)
     try:
         contest, name = read_contest(record["bench"]), record["machine"]["name"]
@@ -54,3 +53,43 @@ def require_comparison(found: "Sequence[Verdict]", shapes: "Sequence[Shape]") ->
     if not any(verdict.recorded for verdict in found):
         told = ", ".join(map(str, shapes))
         raise failure("nothing-compared", f"the record has none of the shapes and tasks that were timed: {told}")
+
+
+def require_other_file(against: Path, name: str, device: str, record: Path) -> None:
+    """Raise DiagnosticError where the new record would be written over that which it is held against."""
+    if record.resolve() == _record_of(against, name, device).resolve():
+        message = f"`--record {record.as_posix()}` would replace the record that the run is held against"
+        raise failure("same-record", message, "write the new record to another file")
+
+
+def noted_contest(output: Path, name: str, device: str) -> "Contest | None":
+    """The contest of the record that the lock of `output` names; None without one, or where it is gone or changed."""
+    from v4gen.diagnostic import DiagnosticError
+    from v4gen.emit.benchmark import noted_record, read_record
+    from v4gen.emit.lock import LOCK_NAME
+    from v4gen.run.timing import read_contest
+
+    try:
+        return read_contest(read_record(noted_record(output / LOCK_NAME, name, device))["bench"])
+    except (DiagnosticError, KeyError, TypeError, ValueError):
+        return None
+
+
+def require_no_narrower(noted: "Contest | None", found: "Contest", record: Path) -> None:
+    """Raise DiagnosticError where the package's timings of the noted record are not all among those found."""
+    from v4gen.run.timing import OURS
+
+    ours = [timing for timing in noted.timings if timing.who == OURS] if noted else []
+    lacking = [timing for timing in ours if not found.find(timing.task, OURS, timing.shape)]
+    if lacking:
+        message = f"`{record.as_posix()}` lacks {lacking[0].task} at {lacking[0].shape}, which the lock's record has"
+        hint = f"time all of it, or take the narrower one with `v4gen bench --accept {record.as_posix()}`"
+        raise failure("narrower-record", message, hint)
+
+
+def _record_of(against: Path, name: str, device: str) -> Path:
+    """The record itself, or that which the lock `against` names. Raises DiagnosticError where it names none."""
+    from v4gen.emit.benchmark import noted_record
+    from v4gen.emit.lock import LOCK_NAME
+
+    return noted_record(against, name, device) if against.name == LOCK_NAME else against

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from .against import recorded_contest, require_comparison, rivals_of, tasks_of
+from .against import (
+    noted_contest,
+    recorded_contest,
+    require_comparison,
+    require_no_narrower,
+    require_other_file,
+    rivals_of,
+    tasks_of,
+)
 from .session import (
     DRIFT,
     Session,
@@ -164,9 +172,12 @@ def command(
         require_targets(specs, [target] if target else [])
         for spec in specs:
             require_package(session.output / spec.name)
+        if against and record:
+            require_other_file(against, specs[0].name, device, record)
         recorded = recorded_contest(against, specs[0], device) if against else None
         if recorded:
             tasks, rivals = tasks or tasks_of(recorded), rivals or rivals_of(recorded)
+        noted = noted_contest(session.output, specs[0].name, device) if record else None  # it may be written over
         if drawn and not json:
             session.console.print(f"shapes drawn with --seed {seed}")
         meter, no_energy = _meter(device, sustained)
@@ -191,9 +202,6 @@ def command(
                 contest = bench_package(folder, spec, device, shapes, course, meter, keep)
             except NoKernels as error:
                 raise failure("no-kernels", str(error)) from error
-        of_project = record and record.resolve().is_relative_to(session.project.root.resolve())
-        if record and of_project and target is None:  # the lock tells of what a device takes by itself
-            note_benchmark(session.output, specs[0].name, record)
         if charts:
             from v4gen.report.chart import write_charts
 
@@ -201,12 +209,18 @@ def command(
         found = verdicts(recorded, contest) if recorded else ()
         if recorded:
             require_comparison(found, contest.shapes)
+        regressed = any(verdict.fault for verdict in found)
+        of_project = record and record.resolve().is_relative_to(session.project.root.resolve())
+        # The lock tells of what a device takes by itself, and a slower run is not what later ones are held against.
+        if record and of_project and target is None and not regressed:
+            require_no_narrower(noted, contest, record)
+            note_benchmark(session.output, specs[0].name, record)
     if json:
         compared = {"against": [verdict.as_data() for verdict in found]} if recorded else {}
         session.print_json({"results": results} | compared)
     elif recorded:
         session.console.print(regression_table(specs[0].name, found))
-    sys.exit(DRIFT if any(verdict.fault for verdict in found) else 0)
+    sys.exit(DRIFT if regressed else 0)
 
 
 def _accept(session: Session, name: str, record: Path) -> None:

@@ -118,6 +118,31 @@ def test_a_lock_names_the_record(record: Callable[[float], Path], project: Path)
     assert edited.exit_code == 2 and "is not the one that `v4gen.lock` names" in edited.stderr
 
 
+def test_a_failing_gate_leaves_what_it_is_held_against(record: Callable[[float], Path], project: Path) -> None:
+    held, output = record(1 / 1000), project / "generated"
+    lock = written(output / LOCK_NAME, package_digests(output / "one"))
+    assert bench("--accept", str(held)).exit_code == 0
+    before = lock.read_bytes(), held.read_bytes()
+    assert bench("--against", str(lock), "--record", "new.json").exit_code == 1
+    assert (project / "new.json").exists()
+    for against in (held, lock):
+        over = bench("--against", str(against), "--record", "held.json")
+        assert over.exit_code == 2 and "would replace the record" in over.stderr
+    assert (lock.read_bytes(), held.read_bytes()) == before
+
+
+def test_a_narrower_record_is_not_named(record: Callable[[float], Path], project: Path) -> None:
+    held, output = record(1), project / "generated"
+    lock = written(output / LOCK_NAME, package_digests(output / "one"))
+    assert bench("--accept", str(held)).exit_code == 0
+    before = lock.read_bytes()
+    narrow = bench("--shape", "length=24", "--task", "scores", "--record", "new.json")
+    assert narrow.exit_code == 2 and "lacks forward at B=1 S=24" in " ".join(narrow.stderr.split())
+    assert lock.read_bytes() == before
+    assert bench("--accept", "new.json").exit_code == 0
+    assert lock.read_bytes() != before
+
+
 def written(lock: Path, files: dict[str, str]) -> Path:
     lock.write_text(lock_text(Lock({"one": PackageLock("0", UNKNOWN, "a", files)})))
     return lock
