@@ -43,3 +43,50 @@ def test_other_targets_keep_theirs() -> None:
         "cpu": {"scores_block_n": 8},
         "sm_90a": {"scores_block_n": 64},
     }
+
+
+COMMENTED = """\
+name: one
+schedule:
+  # about the first target
+  cpu:
+    scores_block_n: 8  # mine
+
+  # about the next target
+  sm_90a:
+    scores_block_n: 64
+
+# about the mask
+mask: causal
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "entry"),
+    [("cpu", "  cpu:\n    scores_block_n: 8  # mine\n"), ("sm_90a", "  sm_90a:\n    scores_block_n: 64\n")],
+)
+def test_comments_of_other_keys_stay(target: str, entry: str) -> None:
+    assert with_pins(COMMENTED, target, {}, {}) == COMMENTED.replace(entry, "")
+    again = f"  {target}:\n    # ahead\n    scores_block_n: 16\n"
+    assert with_pins(COMMENTED, target, {"scores_block_n": 16}, {"scores_block_n": "ahead"}) == COMMENTED.replace(
+        entry, again
+    )
+    added = "    scores_block_n: 64\n  sm_80:\n    scores_block_n: 32\n"
+    expected = COMMENTED.replace("    scores_block_n: 64\n", added)
+    assert with_pins(COMMENTED, "sm_80", {"scores_block_n": 32}, {}) == expected
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "schedule: {cpu: {scores_block_n: 8}}",
+        "schedule: {cpu: {}}",
+        "schedule: {}",
+        "schedule:\n  cpu: {scores_block_n: 8}",
+    ],
+)
+def test_a_schedule_on_one_line_is_unfolded(schedule: str) -> None:
+    text = f"name: one\n{schedule}\nmask: causal\n"
+    assert "schedule" not in with_pins(text, "cpu", {}, {}).replace("schedule: {}\n", "")
+    pinned = with_pins(text, "cpu", {"scores_block_n": 16}, {})
+    assert "schedule:\n  cpu:\n    scores_block_n: 16\n" in pinned and "mask: causal\n" in pinned
