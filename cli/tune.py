@@ -86,7 +86,7 @@ def command(
             log, passed = _search(session, spec, target_name, log_path, budget, shapes, jobs)
         if not json:
             session.console.print(tune_report(log))
-        written = passed and bool(log.picks) and not dry_run and _pin(path, log)
+        written = passed and bool(log.picks) and not dry_run and _pin(path, spec, log)
         _tell(session, path, log, passed=passed, written=written)
     sys.exit(0 if passed else DRIFT)
 
@@ -187,15 +187,15 @@ def _begun(spec: "Spec", target: "Target", log_path: Path) -> "Log":
     return log if same else new_log(spec, target)
 
 
-def _pin(path: Path, log: "Log") -> bool:
+def _pin(path: Path, spec: "Spec", log: "Log") -> bool:
     """Write the picks into the spec; whether that changed it."""
     from v4gen.emit.write import Change, write
     from v4gen.read.schedule_edit import with_pins
     from v4gen.report.tune import notes
-    from v4gen.run.tune import pins_of_picks
+    from v4gen.run.tune import pins_after
 
     before = path.read_bytes().decode("utf-8")
-    after = with_pins(before, log.target, pins_of_picks(log), notes(log))
+    after = with_pins(before, log.target, pins_after(log, spec.schedule.get(log.target, {})), notes(log))
     if after == before:
         return False
     write([Change(path, after)])
@@ -209,8 +209,15 @@ def _tell(session: Session, path: Path, log: "Log", *, passed: bool, written: bo
     elif not passed:
         click.secho("error: the package of the picks does not validate: nothing is pinned", fg="red", err=True)
     elif not log.picks:
-        session.console.print("nothing was timed: there is no device here for the target; its log can be taken to one")
+        why = (
+            "nothing but the plan's own was ready"
+            if log.machine
+            else "there is no device here for the target; its log can be taken to one"
+        )
+        session.console.print(f"nothing was timed: {why}")
     elif written:
         session.console.print(f"pinned in {path.as_posix()}; `v4gen generate` makes the package")
     else:
         session.console.print(f"{path.as_posix()} is as it was")
+    if log.picks and (without := {trial.kernel for trial in log.trials} - log.picks.keys()) and not session.json:
+        session.console.print(f"nothing was timed beside the plan's own of {', '.join(sorted(without))}: its pins stay")

@@ -90,3 +90,12 @@ def test_a_schedule_on_one_line_is_unfolded(schedule: str) -> None:
     assert "schedule" not in with_pins(text, "cpu", {}, {}).replace("schedule: {}\n", "")
     pinned = with_pins(text, "cpu", {"scores_block_n": 16}, {})
     assert "schedule:\n  cpu:\n    scores_block_n: 16\n" in pinned and "mask: causal\n" in pinned
+
+
+def test_a_pin_that_stays_keeps_its_comments() -> None:
+    text = f"name: one\n{BLOCK}"
+    unpinned = {name: size for name, size in PINS.items() if name.startswith("backward")}
+    assert with_pins(text, "sm_90a", unpinned, {}).endswith(
+        "  sm_90a:\n    # backward: ahead\n    backward_block_i: 32\n"
+    )
+    assert with_pins(text, "sm_90a", PINS, {}) == text

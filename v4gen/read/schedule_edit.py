@@ -1,6 +1,6 @@
 """Pins written into a spec file's text, which keeps its comments, its order and its style."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -11,9 +11,10 @@ MARGIN = "  "
 def with_pins(text: str, target: str, pins: Mapping[str, int], notes: Mapping[str, str]) -> str:
     """The text of a spec with these pins, and no others, for `target`.
 
-    `notes` are comments, each above the pin that it is under. Without pins there is no entry for the target, and
-    without entries no `schedule`. Of comments, only those go that stand within the target's own entry; what follows its
-    last pin is about something else. The text must be that of a spec without faults.
+    `notes` are comments, each above the pin that it is under; a pin that stays as it is, without a new note, keeps the
+    comments that it has. Without pins there is no entry for the target, and
+    without entries no `schedule`. What follows the target's last pin is about something
+    else, and stays. The text must be that of a spec without faults.
     """
     line_end = "\r\n" if "\r\n" in text else "\n"
     if not (pins or _load(text).get("schedule")):
@@ -28,7 +29,13 @@ def with_pins(text: str, target: str, pins: Mapping[str, int], notes: Mapping[st
     else:
         start = end = len(lines) - (not lines[-1])
     margin = " " * entries.lc.key(next(iter(entries)))[1] if entries else MARGIN
-    lines[start:end] = _entry(target, pins, notes, margin)
+    written: dict[str, Sequence[str]] = {name: [f"{margin}{MARGIN}{name}: {size}"] for name, size in pins.items()}
+    if target in entries:
+        before = _pin_lines(entries[target], lines, start + 1)
+        written |= {name: before[name] for name, size in entries[target].items() if pins.get(name) == size}
+    for name, note in notes.items():
+        written[name] = [f"{margin}{MARGIN}# {note}", f"{margin}{MARGIN}{name}: {pins[name]}"]
+    lines[start:end] = [f"{margin}{target}:"] * bool(pins) + [line for name in pins for line in written[name]]
     if pins and not entries:
         lines.insert(start, "schedule:")
     elif not pins and entries.keys() == {target}:
@@ -36,12 +43,14 @@ def with_pins(text: str, target: str, pins: Mapping[str, int], notes: Mapping[st
     return line_end.join(lines)
 
 
-def _entry(target: str, pins: Mapping[str, int], notes: Mapping[str, str], margin: str) -> list[str]:
-    lines = [f"{margin}{target}:"] if pins else []
-    for name, size in pins.items():
-        lines += [f"{margin}{MARGIN}# {notes[name]}"] if name in notes else []
-        lines.append(f"{margin}{MARGIN}{name}: {size}")
-    return lines
+def _pin_lines(sizes: Any, lines: Sequence[str], first: int) -> dict[str, Sequence[str]]:
+    """Of each pin its line, with the comments above it; those of the first begin at line `first`."""
+    found = {}
+    for name in sizes:
+        place = int(sizes.lc.key(name)[0])
+        found[name] = lines[first : place + 1]
+        first = place + 1
+    return found
 
 
 def _end(sizes: Any) -> int:

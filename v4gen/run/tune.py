@@ -113,9 +113,10 @@ def tune(search: Search, log: Log, device: str | None, shapes: Sequence[Shape], 
 
 
 def picked_package(search: Search, log: Log) -> Path:
-    """The folder of a package, written now, with everything that was picked."""
+    """The folder of a package, written now, with everything that was picked, and the spec's pins of other kernels."""
     folder = search.folder / "picked"
-    write_pinned(search.spec, search.target, pins_of_picks(log), folder)
+    present = search.spec.schedule.get(search.target.name, {})
+    write_pinned(search.spec, search.target, pins_after(log, present), folder)
     return folder
 
 
@@ -173,7 +174,7 @@ def _in_turn(trials: Sequence[Trial]) -> list[int]:
 
 
 def time_trials(search: Search, log: Log, device: str, shapes: Sequence[Shape], deadline: Deadline) -> Log:
-    """Race the compiled trials of each kernel against the plan's own schedule, and pick.
+    """Race the compiled trials of each kernel against the plan's own schedule, and pick; nothing where it is alone.
 
     An entrant that gives other results than the plan's own package is out. Raises Unfit where that package cannot run
     at a shape.
@@ -231,6 +232,9 @@ def _time_kernel(
         if not entrants or entrants[0].number != default:
             raise Unfit(f"the plan's own {kernel} kernel is wrong: {trials[default].reason}")
         first = entrants[0]
+        if len(entrants) == 1:
+            trials[default] = replace(trials[default], reason="not timed: there was no other to time beside it")
+            return replace(log, trials=tuple(trials))
         result = race(entrants, device, deadline.expired)
     for entrant in (*result.dropped, *result.finalists):
         trials[entrant.number] = _timed(trials[entrant.number], entrant, first, final=entrant in result.finalists)
@@ -310,6 +314,12 @@ def _pick(trials: Sequence[Trial], best: Entrant, first: Entrant, finalists: Seq
         over_runner_up=runner_up.median / best.median - 1 if runner_up else 0.0,
         runner_up=trials[runner_up.number].pins if runner_up else {},
     )
+
+
+def pins_after(log: Log, present: Mapping[str, int]) -> dict[str, int]:
+    """The pins of a spec that had those `present`, after the search: those of a kernel without a pick stay."""
+    kept = {name: size for name, size in present.items() if name.partition("_")[0] not in log.picks}
+    return kept | pins_of_picks(log)
 
 
 def pins_of_picks(log: Log) -> dict[str, int]:

@@ -172,7 +172,17 @@ def test_when_the_time_is_up_the_plans_own_is_there(workshop: Workshop, spec_pat
     shapes = [Shape.of(spec, length=40)]
     log = tune.tune(search, tune.new_log(spec, target), "cpu", shapes, seconds=0)
     assert [task[:2] for task in workshop.compiled] == [("scores", 16), ("backward", 16)]
-    assert [trial.fate for trial in log.of("scores")] == [Fate.PICKED, Fate.WAITING, Fate.WAITING, Fate.EXCEEDS]
+    assert [trial.fate for trial in log.of("scores")] == [Fate.COMPILED, Fate.WAITING, Fate.WAITING, Fate.EXCEEDS]
+    assert not log.picks and not workshop.rounds
+
+
+def test_pins_stay_where_nothing_was_timed_beside_the_plans_own(workshop: Workshop, spec_path: Path) -> None:
+    pinned = SPEC + "schedule:\n  cpu:\n    # by hand\n    scores_block_n: 8\n    backward_block_i: 8\n"
+    spec_path.write_text(pinned)
+    workshop.milliseconds = {16: 2.0}
+    result = run()
+    assert result.exit_code == 0 and spec_path.read_text() == pinned
+    assert "nothing was timed: nothing but the plan's own was ready" in result.stdout
 
 
 def test_without_the_plans_own_there_is_nothing_to_beat(workshop: Workshop, spec_path: Path) -> None:
