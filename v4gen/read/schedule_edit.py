@@ -21,7 +21,7 @@ def with_pins(text: str, target: str, pins: Mapping[str, int], notes: Mapping[st
         return text
     lines = _in_blocks(text).replace("\r\n", "\n").split("\n")
     document = _load("\n".join(lines))
-    entries = document.get("schedule") or {}
+    entries: Any = document.get("schedule") or {}
     if target in entries:
         start, end = entries.lc.key(target)[0], _end(entries[target])
     elif entries:

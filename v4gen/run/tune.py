@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 TIMED = {"scores": "kernel", "select": "select", "backward": "backward"}
 # Of the time that is left when timing begins, the share in which entrants are looked at; the rest is for the race.
 ADMISSION = 0.5
+ENDED = "the search ended while it ran"
 COMPILING = 0.6  # share of the budget, where there is a device to time on
 
 Keep = Callable[[Log], None]
@@ -208,10 +209,13 @@ def _time_kernel(
     search: Search, log: Log, kernel: str, answers: Sequence[Answers], device: str, deadline: Deadline
 ) -> Log:
     trials = list(log.trials)
-    ready = [n for n, trial in enumerate(trials) if trial.kernel == kernel and trial.fate is Fate.COMPILED]
     default = next(n for n, trial in enumerate(trials) if trial.kernel == kernel)
+    if trials[default].reason == ENDED:  # without it there is nothing to time others beside: it is tried again
+        trials[default] = replace(trials[default], fate=Fate.COMPILED, reason="")
+    ready = [n for n, trial in enumerate(trials) if trial.kernel == kernel and trial.fate is Fate.COMPILED]
     if default not in ready:
-        raise Unfit(f"the plan's own {kernel} kernel does not compile: {trials[default].reason}")
+        what = "does not compile" if trials[default].fate is Fate.FAILED else f"is {trials[default].fate}"
+        raise Unfit(f"the plan's own {kernel} kernel {what}: {trials[default].reason}")
     with ExitStack() as stack:
         entrants: list[Entrant] = []
         looking = deadline.share(ADMISSION)
@@ -220,10 +224,15 @@ def _time_kernel(
                 trials[n] = replace(trials[n], reason="not timed: the time was up")
                 continue
             # Whoever ends this process, or hangs it, is not tried again when the search goes on.
-            trials[n] = replace(trials[n], fate=Fate.WRONG, reason="the search ended while it ran")
+            trials[n] = replace(trials[n], fate=Fate.WRONG, reason=ENDED)
             search.keep(replace(log, trials=tuple(trials)))
             package = stack.enter_context(imported_package(search.package(trials[n])))
-            laps, wrong = _laps(package, kernel, answers, device)
+            try:
+                laps, wrong = _laps(package, kernel, answers, device)
+            except KeyboardInterrupt:  # a person's doing, not the schedule's
+                trials[n] = replace(trials[n], fate=Fate.COMPILED, reason="")
+                search.keep(replace(log, trials=tuple(trials)))
+                raise
             if wrong:
                 trials[n] = replace(trials[n], fate=Fate.WRONG, reason=wrong)
             else:

@@ -264,22 +264,37 @@ def test_a_task_that_cannot_be_made_at_a_shape_ends_the_search(
     assert result.exit_code == 2 and "would take 64 GiB" in result.stderr
 
 
-def test_who_ends_the_search_is_not_tried_again(
-    workshop: Workshop, spec_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("end", "size", "fate"),
+    [
+        (SystemExit, 32, Fate.WRONG),  # whoever ends the process is not tried again
+        (SystemExit, 16, Fate.WRONG),  # but the plan's own, beside which all are timed
+        (KeyboardInterrupt, 32, Fate.COMPILED),
+        (KeyboardInterrupt, 16, Fate.COMPILED),
+    ],
+)
+def test_a_search_that_was_ended_goes_on(
+    workshop: Workshop,
+    spec_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    end: type[BaseException],
+    size: int,
+    fate: Fate,
 ) -> None:
     laps = tune._laps
 
-    def interrupted(package: Any, *rest: Any) -> Any:
-        if workshop.size(package.folder, "scores") == 32:
-            raise KeyboardInterrupt
+    def ended(package: Any, *rest: Any) -> Any:
+        if workshop.size(package.folder, "scores") == size:
+            raise end(3)
         return laps(package, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tune, "_laps", interrupted)
+        patched.setattr(tune, "_laps", ended)
         assert run().exit_code != 0
-    assert fates("scores")[32] is Fate.WRONG
+    assert fates("scores")[size] is fate
     assert run().exit_code == 0
-    assert fates("scores") == {16: Fate.PICKED, 32: Fate.WRONG, 8: Fate.FINALIST, 999: Fate.EXCEEDS}
+    picked = 16 if (end, size) == (SystemExit, 32) else 32
+    assert {found for found, fate in fates("scores").items() if fate is Fate.PICKED} == {picked}
 
 
 def test_what_was_compiled_elsewhere_is_made_ready_only(workshop: Workshop, spec_path: Path, tmp_path: Path) -> None:
