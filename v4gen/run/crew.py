@@ -1,5 +1,6 @@
 """Compilers at work in processes beside this one. A schedule that nobody tried may crash one: that is its result."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -28,11 +29,8 @@ def compiled(
 
     A task is taken from `tasks` only once there is a process for it, so that what decides about it decides late.
     `patience` tells how many seconds to wait for a report, None being as long as it takes; once one has not come in
-    time, what is still being compiled is given up. With one worker the work is done in this process.
+    time, what is still being compiled is given up.
     """
-    if workers == 1:
-        yield from ((number, compile_kernel(*task, to_run=to_run)) for number, task in tasks)
-        return
     pending: list[_Pending] = []
     pool = _pool(workers)
 
@@ -81,4 +79,12 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     # Spawned, not forked: torch's and TileLang's threads do not survive a fork.
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_silence)
+
+
+def _silence() -> None:
+    """Compilers print a kernel's whole source where they give up on it; why they do is in the report."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):  # what is not Python's prints too
+        os.dup2(nowhere, stream)
+    os.close(nowhere)

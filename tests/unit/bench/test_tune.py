@@ -15,7 +15,7 @@ from v4gen.cli import main
 from v4gen.plan.space import Option
 from v4gen.plan.target import TARGETS
 from v4gen.read.reader import parse_spec
-from v4gen.run import crew, race, tune
+from v4gen.run import race, tune
 from v4gen.run.burst import Rehearsal
 from v4gen.run.compile import KernelReport, Resources, Stage
 from v4gen.run.contest import Shape, Unfit
@@ -61,6 +61,9 @@ class Workshop:
         resources = None if to_run and nvcc is None else RESOURCES
         return KernelReport(kernel, target, Stage.COMPILED, 0.5, "", resources, self.problems.get(size, ""))
 
+    def compile(self, tasks: Any, workers: int, patience: Any, *, to_run: bool) -> Iterator[tuple[int, KernelReport]]:
+        return ((number, self.compile_kernel(*task, to_run=to_run)) for number, task in tasks)
+
     def time_burst(self, call: Any, count: int, device: str) -> float:
         answers = call.__self__
         kernel = "backward" if call.__name__ == "backward" else "scores"
@@ -81,7 +84,7 @@ def workshop(monkeypatch: pytest.MonkeyPatch, plain_package: Callable[[str], Pac
         yield package
 
     monkeypatch.setattr(tune, "options", shop.options)
-    monkeypatch.setattr(crew, "compile_kernel", shop.compile_kernel)
+    monkeypatch.setattr(tune, "compiled", shop.compile)
     monkeypatch.setattr(tune, "write_pinned", lambda spec, target, pins, folder: shop.pins.update({folder: pins}))
     monkeypatch.setattr(tune, "imported_package", imported)
     monkeypatch.setattr(tune, "rehearse", lambda call, device: Rehearsal(-1, 1))
