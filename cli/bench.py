@@ -161,6 +161,7 @@ def command(
         from v4gen.run.record import make_record, write_table_record
         from v4gen.run.regression import verdicts
         from v4gen.run.rivals import rival_versions
+        from v4gen.run.timing import OURS
 
         command_line = ["v4gen", *sys.argv[1:]]
         specs = read_specs(session.paths)
@@ -187,14 +188,14 @@ def command(
         for spec in specs:
             folder = session.output / spec.name
 
-            def keep(contest: "Contest", spec: "Spec" = spec, folder: Path = folder) -> None:
+            def keep(contest: "Contest", shape: "Shape", spec: "Spec" = spec, folder: Path = folder) -> None:
                 versions = rival_versions(rivals)
                 results[spec.name] = {"seed": seed, "rivals": versions, "no_energy": no_energy, **contest.as_data()}
-                if record:
+                if record and any(timing.who == OURS for timing in contest.timings):
                     data = make_record("bench", results[spec.name], device, folder, command_line)
                     write_table_record(record, data)
                 if not json:
-                    session.console.print(bench_report(spec.name, device, contest, contest.shapes[-1]))
+                    session.console.print(bench_report(spec.name, device, contest, shape))
 
             shapes = _shapes(spec, device, given + lengths, drawn, seed, recorded)
             course = Course(tasks, rivals, sustained, target)
@@ -202,6 +203,9 @@ def command(
                 contest = bench_package(folder, spec, device, shapes, course, meter, keep)
             except NoKernels as error:
                 raise failure("no-kernels", str(error)) from error
+            if not any(timing.who == OURS for timing in contest.timings):
+                reason = contest.skips[0].reason if contest.skips else "the package has none of the tasks"
+                raise failure("nothing-timed", f"nothing of `{spec.name}` was timed: {reason}")
         if charts:
             from v4gen.report.chart import write_charts
 

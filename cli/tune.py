@@ -195,7 +195,7 @@ def _pin(path: Path, spec: "Spec", log: "Log") -> bool:
     from v4gen.run.tune import pins_after
 
     before = path.read_bytes().decode("utf-8")
-    after = with_pins(before, log.target, pins_after(log, spec.schedule.get(log.target, {})), notes(log))
+    after = with_pins(before, log.target, pins_after(log, spec), notes(log))
     if after == before:
         return False
     write([Change(path, after)])

@@ -27,7 +27,7 @@ ROUNDS = {"cpu": 9, "cuda": 7}
 MATMUL_SIZE = {"cpu": 1024, "cuda": 8192}
 COPY_BYTES = {"cpu": 1 << 28, "cuda": 1 << 30}  # far beyond the caches of either
 
-AfterShape = Callable[[Contest], None]
+AfterShape = Callable[[Contest, Shape], None]
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def bench_package(
 
     The ceilings are torch's matrix product and copy: on the CPU on one thread, as the kernels are, and the product in
     float32; else in the spec's dtype. A rival is timed only at what it gives the package's own results of. A `meter`
-    tells the energy of calls on end. `after_shape` gets what was found so far, a shape at a time: a run is long, and
-    what it has measured is not to be lost with it. Raises NoKernels if the package has none for the device.
+    tells the energy of calls on end. `after_shape` gets what was found so far, and the shape that came last: a run
+    is long, and what it has measured is not to be lost with it. Raises NoKernels if the package has none for the
+    device.
     """
     timings: list[Timing] = []
     skips: list[Skip] = []
@@ -84,7 +85,7 @@ def bench_package(
             skips += found.skips
             _free(device)
             if after_shape:
-                after_shape(Contest(tuple(timings), tuple(skips), target))
+                after_shape(Contest(tuple(timings), tuple(skips), target), shape)
     return Contest(tuple(timings), tuple(skips), target)
 
 
@@ -100,7 +101,9 @@ def _bench_shape(
 
 
 def _line_up(package: Package, problem: Problem, course: Course) -> tuple[list[Job], list[Skip]]:
-    """Everybody's tasks on the problem, each run twice; the package's own may fail as Unfit alone."""
+    """Everybody's tasks on the problem, each run twice; the package's own may fail as Unfit or out of memory alone."""
+    import torch
+
     answers = Answers(package, problem)
     jobs, skips = _ceilings(problem), []
     for task, call in answers.tasks().items():
@@ -109,6 +112,9 @@ def _line_up(package: Package, problem: Problem, course: Course) -> tuple[list[J
                 jobs.append(_job(task, OURS, call, work_of(task, problem), problem.device))
             except Unfit as error:
                 skips.append(Skip(task, OURS, problem.shape, str(error)))
+            except (torch.OutOfMemoryError, MemoryError):
+                skips.append(Skip(task, OURS, problem.shape, "out of memory"))
+                _free(problem.device)
     for who in course.rivals:
         tasks, reason = _attempt(partial(RIVALS[who].tasks, problem, answers), problem.device)
         if tasks is None:

@@ -116,8 +116,7 @@ def tune(search: Search, log: Log, device: str | None, shapes: Sequence[Shape], 
 def picked_package(search: Search, log: Log) -> Path:
     """The folder of a package, written now, with everything that was picked, and the spec's pins of other kernels."""
     folder = search.folder / "picked"
-    present = search.spec.schedule.get(search.target.name, {})
-    write_pinned(search.spec, search.target, pins_after(log, present), folder)
+    write_pinned(search.spec, search.target, pins_after(log, search.spec), folder)
     return folder
 
 
@@ -325,8 +324,9 @@ def _pick(trials: Sequence[Trial], best: Entrant, first: Entrant, finalists: Seq
     )
 
 
-def pins_after(log: Log, present: Mapping[str, int]) -> dict[str, int]:
-    """The pins of a spec that had those `present`, after the search: those of a kernel without a pick stay."""
+def pins_after(log: Log, spec: "Spec") -> dict[str, int]:
+    """The pins of the spec for the log's target, after the search: those of a kernel without a pick stay."""
+    present = next((sizes for target, sizes in spec.schedule.items() if target == log.target), {})
     kept = {name: size for name, size in present.items() if name.partition("_")[0] not in log.picks}
     return kept | pins_of_picks(log)
 

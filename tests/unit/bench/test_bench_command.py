@@ -13,9 +13,10 @@ from v4gen.cli import main
 from v4gen.read.spec import Spec
 from v4gen.report.chart import lines, write_charts
 from v4gen.run import bench
+from v4gen.run.answers import Answers
 from v4gen.run.contest import Shape
 from v4gen.run.rivals import RIVALS
-from v4gen.run.timing import COPY, MATMUL, OURS, Contest, Timing, read_contest
+from v4gen.run.timing import COPY, MATMUL, OURS, Contest, Skip, Timing, read_contest
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "bench.schema.json").read_text(encoding="utf-8"))
@@ -96,6 +97,36 @@ def test_what_was_measured_outlives_the_run(project: Path, monkeypatch: pytest.M
     assert result.exit_code != 0
     found = json.loads((project / "record.json").read_text())["bench"]
     assert {entry["length"] for entry in found["timings"]} == {40}
+
+
+def test_each_shape_has_its_own_table_where_nothing_of_it_was_timed(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench_shape = bench._bench_shape
+
+    def but_the_second(*arguments: Any) -> Contest:
+        if arguments[3].length == 8:
+            return Contest((), (Skip("forward", OURS, arguments[3], "too small"),))
+        return bench_shape(*arguments)
+
+    monkeypatch.setattr(bench, "_bench_shape", but_the_second)
+    result = run_command(*(f"--shape=length={length}" for length in (40, 8, 16)), "--task", "forward")
+    assert result.exit_code == 0, result.output
+    assert [line.split("S=")[1].split()[0] for line in result.stdout.splitlines() if "S=" in line] == ["40", "8", "16"]
+    alone = run_command("--shape", "length=8", "--record", "record.json")
+    assert not (project / "record.json").exists()
+    assert alone.exit_code == 2 and "nothing of `one` was timed: too small" in alone.stderr
+
+
+def test_our_own_out_of_memory_is_a_skip(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*arguments: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Answers, "forward", exhausted)
+    result = run_command("--shape", "length=8", "--task", "forward", "--task", "scores", "--json")
+    assert result.exit_code == 0, result.output
+    (skip,) = json.loads(result.stdout)["results"]["one"]["skipped"]
+    assert (skip["task"], skip["who"], skip["reason"]) == ("forward", OURS, "out of memory")
 
 
 def test_a_drawn_seed_is_printed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
