@@ -8,13 +8,12 @@ from .session import failure
 
 if TYPE_CHECKING:
     from v4gen.read.spec import Spec
-    from v4gen.run.contest import Shape
     from v4gen.run.regression import Verdict
     from v4gen.run.timing import Contest
 
 
 def recorded_contest(against: Path, spec: "Spec", device: str) -> "Contest":
-    """The contest of the record. Raises DiagnosticError where there is none, or it is of another device."""
+    """The contest of the record. Raises DiagnosticError where there is none, or it is of another spec or device."""
     from v4gen.emit.benchmark import read_record
     from v4gen.run.record import device_name
     from v4gen.run.timing import read_contest
@@ -23,9 +22,12 @@ def recorded_contest(against: Path, spec: "Spec", device: str) -> "Contest":
     record = read_record(path)
     try:
         contest, name = read_contest(record["bench"]), record["machine"]["name"]
+        timed = record["bench"].get("spec", spec.name)  # older records do not tell
     except (KeyError, TypeError, ValueError) as error:
         hint = "write it anew with `v4gen bench --record FILE`"
         raise failure("bad-record", f"cannot use the record `{path.as_posix()}`: {error!r}", hint) from error
+    if timed != spec.name:
+        raise failure("other-spec", f"`{path.as_posix()}` is of spec `{timed}`, this is `{spec.name}`")
     if name != device_name(device):
         hint = "ratios of one kind of device do not tell about another: bench there, or write a record here"
         raise failure("other-device", f"`{path.as_posix()}` is of {name}, this is {device_name(device)}", hint)
@@ -48,10 +50,13 @@ def rivals_of(contest: "Contest") -> tuple[str, ...]:
     return tuple(who for who in found if who in RIVALS)
 
 
-def require_comparison(found: "Sequence[Verdict]", shapes: "Sequence[Shape]") -> None:
-    """Raise DiagnosticError where nothing was compared."""
-    if not any(verdict.recorded for verdict in found):
-        told = ", ".join(map(str, shapes))
+def require_comparison(verdicts: "Sequence[Verdict]", recorded: "Contest", found: "Contest") -> None:
+    """Raise DiagnosticError where other kernels ran than those of the record, or nothing was compared."""
+    if recorded.target and found.target and recorded.target != found.target:
+        message = f"the record is of the kernels for {recorded.target}, and those for {found.target} ran"
+        raise failure("other-target", message, f"write a record of these, or say `--target {recorded.target}`")
+    if not any(verdict.recorded for verdict in verdicts):
+        told = ", ".join(map(str, found.shapes))
         raise failure("nothing-compared", f"the record has none of the shapes and tasks that were timed: {told}")
 
 

@@ -190,7 +190,8 @@ def command(
 
             def keep(contest: "Contest", shape: "Shape", spec: "Spec" = spec, folder: Path = folder) -> None:
                 versions = rival_versions(rivals)
-                results[spec.name] = {"seed": seed, "rivals": versions, "no_energy": no_energy, **contest.as_data()}
+                about = {"spec": spec.name, "seed": seed, "rivals": versions, "no_energy": no_energy}
+                results[spec.name] = about | contest.as_data()
                 if record and any(timing.who == OURS for timing in contest.timings):
                     data = make_record("bench", results[spec.name], device, folder, command_line)
                     write_table_record(record, data)
@@ -212,7 +213,7 @@ def command(
             write_charts(charts, f"{specs[0].name} on {device}", contest)
         found = verdicts(recorded, contest) if recorded else ()
         if recorded:
-            require_comparison(found, contest.shapes)
+            require_comparison(found, recorded, contest)
         regressed = any(verdict.fault for verdict in found)
         of_project = record and record.resolve().is_relative_to(session.project.root.resolve())
         # The lock tells of what a device takes by itself, and a slower run is not what later ones are held against.

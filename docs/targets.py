@@ -49,8 +49,10 @@ def told_by(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         if validation["passed"]:
             yield from _ran(validation["spec"], validation, record, RUN)
     elif bench := record.get("bench"):
-        (spec,) = (Path(word).stem for word in record["command"] if word.endswith(".yaml"))
-        yield from _ran(spec, bench, record, MEASURED)
+        # Older records name the spec in the command line alone, or nowhere.
+        named = [bench["spec"]] if "spec" in bench else [Path(w).stem for w in record["command"] if w.endswith(".yaml")]
+        if len(named) == 1:
+            yield from _ran(named[0], bench, record, MEASURED)
     elif families := record.get("families"):
         results = {result["identity"]: result for result in families["results"]}
         stages: dict[tuple[str, str], set[str]] = {}

@@ -326,7 +326,7 @@ def _pick(trials: Sequence[Trial], best: Entrant, first: Entrant, finalists: Seq
 
 def pins_after(log: Log, spec: "Spec") -> dict[str, int]:
     """The pins of the spec for the log's target, after the search: those of a kernel without a pick stay."""
-    present = next((sizes for target, sizes in spec.schedule.items() if target == log.target), {})
+    present: Mapping[str, int] = next((sizes for target, sizes in spec.schedule.items() if target == log.target), {})
     kept = {name: size for name, size in present.items() if name.partition("_")[0] not in log.picks}
     return kept | pins_of_picks(log)
 

@@ -31,7 +31,7 @@ def test_one_record_of_many_shapes(project: Path) -> None:
     result = run_command(*shapes, "--rival", "torch", "--rival", "nemo", "--json", "--record", "record.json")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)["results"]["one"]
-    assert [*found] == ["seed", "rivals", "no_energy", "target", "timings", "skipped"]
+    assert [*found] == ["spec", "seed", "rivals", "no_energy", "target", "timings", "skipped"]
     record = (project / "record.json").read_text()
     assert found == json.loads(record)["bench"]
     jsonschema.validate(json.loads(record), SCHEMA)

@@ -162,6 +162,8 @@ def test_the_lock_names_a_record_of_the_project_alone(project: Path, tmp_path_fa
     ("change", "message"),
     [
         (lambda data: data["machine"].update(name="another"), "is of another, this is"),
+        (lambda data: data["bench"].update(spec="two"), "is of spec `two`, this is `one`"),
+        (lambda data: data["bench"].update(target="sm_80"), "is of the kernels for sm_80, and those for cpu ran"),
         (lambda data: data["bench"]["timings"].clear(), "the record has none of the shapes and tasks"),
         (lambda data: data["bench"]["timings"][0].pop("task"), "cannot use the record"),
         (lambda data: data.pop("bench"), "it is none of a benchmark"),
