@@ -165,6 +165,8 @@ def command(
 
         command_line = ["v4gen", *sys.argv[1:]]
         specs = read_specs(session.paths)
+        if accept and (record or against):
+            raise failure("bad-usage", "`--accept` times nothing: it goes with neither `--record` nor `--against`")
         _check_usage(len(specs), drawn, seed, one_spec=any((record, against, accept, charts)))
         if accept:
             _accept(session, specs[0].name, accept)
@@ -277,9 +279,12 @@ def _shapes(
     try:
         shapes = [Shape.of(spec, **numbers) for numbers in given]
     except ValueError as error:
-        raise failure("bad-shape", f"`--shape`: {error}") from error
+        raise failure("bad-shape", f"`--shape` or `--lengths`: {error}") from error
     if drawn and seed is not None:
-        shapes += drawn_shapes(spec, drawn, seed)
+        try:
+            shapes += drawn_shapes(spec, drawn, seed)
+        except ValueError as error:
+            raise failure("bad-shape", f"`--drawn`: {error}") from error
     if not shapes and recorded:
         return list(recorded.shapes)
     return list(dict.fromkeys(shapes)) or [Shape.of(spec, length=LENGTH[device])]

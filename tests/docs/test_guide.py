@@ -61,6 +61,12 @@ def test_the_table_of_targets_says_no_more_than_the_records() -> None:
     assert set(row().values()) == {"`tiny`", ""}
     assert row(validation("sm_80"))["sm_80"] == "run (H)"
     assert row(validation("sm_80"), bench("sm_80"))["sm_80"] == "run, measured (H)"
+    for command in (
+        {"command": ["v4gen", "bench"]},
+        {"command": ["v4gen", "bench"], "bench": {"target": "sm_80", "spec": "tiny"}},
+    ):
+        told = "run, measured (H)" if "bench" in command else "run (H)"
+        assert row(validation("sm_80"), bench("sm_80") | command)["sm_80"] == told
     assert row(bench("sm_80"))["sm_80"] == ""  # nothing says that what was timed is right
     assert row(validation("sm_80", passed=False))["sm_80"] == ""
     assert set(row(validation("")).values()) == {"`tiny`", ""}  # on a GPU, of whatever target

@@ -92,7 +92,13 @@ class Shape:
 
 
 def drawn_shapes(spec: "Spec", number: int, seed: int) -> list[Shape]:
-    """Shapes that nobody tuned for: log-uniform lengths, S and N odd and so no multiple of any tile."""
+    """Shapes that nobody tuned for: log-uniform lengths, S and N odd and so no multiple of any tile.
+
+    Raises ValueError where no such length has a key.
+    """
+    longest = (DRAWN_LENGTHS[1] - 1) | 1
+    if spec.compress_ratio > longest:
+        raise ValueError(f"no length to {longest} has a key with a compress ratio of {spec.compress_ratio}")
     generator = random.Random(seed)
     least, most = map(math.log, DRAWN_LENGTHS)
     shapes: list[Shape] = []

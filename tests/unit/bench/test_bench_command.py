@@ -14,7 +14,7 @@ from v4gen.read.spec import Spec
 from v4gen.report.chart import lines, write_charts
 from v4gen.run import bench
 from v4gen.run.answers import Answers
-from v4gen.run.contest import Shape
+from v4gen.run.contest import Shape, drawn_shapes
 from v4gen.run.rivals import RIVALS
 from v4gen.run.timing import COPY, MATMUL, OURS, Contest, Skip, Timing, read_contest
 
@@ -144,6 +144,8 @@ def test_a_drawn_seed_is_printed(project: Path, monkeypatch: pytest.MonkeyPatch)
         (["--shape", "length=-1"], "`-1` is no number"),
         (["--shape", "length=0"], "`length` is 0"),
         (["--seed", "1"], "say how many shapes to draw"),
+        (["--lengths", f"{1 << 31}:{1 << 31}"], "`--lengths`: `length` is"),
+        (["--accept", "specs/one.yaml", "--record", "new.json"], "`--accept` times nothing"),
         (["--lengths", "4096"], "expected two lengths"),
         (["--lengths", "64:8"], "the first not above the last"),
         (["--rival", "nobody"], "nobody"),
@@ -198,3 +200,8 @@ def test_equal_timings_give_equal_charts(tmp_path: Path, spec: Spec) -> None:
         assert path.read_bytes() == (tmp_path / "a" / path.name).read_bytes()
         assert b"record 1234" in path.read_bytes()
     assert "matrix product" in (tmp_path / "a" / "roofline.svg").read_text()
+
+
+def test_lengths_without_a_key_are_not_drawn(spec: Spec) -> None:
+    with pytest.raises(ValueError, match="no length to 65535 has a key"):
+        drawn_shapes(spec.model_copy(update={"compress_ratio": 1 << 16}), 1, 0)
