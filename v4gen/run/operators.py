@@ -19,11 +19,11 @@ OWN = frozenset({"aten", "prim", "prims", "profiler"})
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch does not type it
     """Remembers the calls of operators that are not torch's own."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()  # type: ignore[no-untyped-call]  # nor this
         self.calls: list[Call] = []
 
     def __torch_dispatch__(
