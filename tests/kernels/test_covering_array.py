@@ -1,8 +1,8 @@
 """Sizes and options against each other, on the CPU path: integers, which must come out exact, and any values.
 
 A greedy covering array picks the specs: every pair of values of two keys occurs, of which layout and mask count as one.
-Nearly every row has kernels of its own, and compiling them takes most of the time: a run takes every eighth row, from
-the one on that V4GEN_COVERING_SEED (0 if not told) says. Eight seeds in succession run all, as V4GEN_COVERING=all does.
+Nearly every row has kernels of its own, and compiling them takes most of the time: a run takes every twelfth row, from
+the one on that V4GEN_COVERING_SEED (0 if not told) says. Twelve seeds in succession run all, as V4GEN_COVERING=all does.
 """
 
 import os
@@ -21,7 +21,7 @@ from v4gen.run.package import Package
 from v4gen.run.subject import Subject
 
 SEED = int(os.environ.get("V4GEN_COVERING_SEED", "0"))
-SHARES = 1 if os.environ.get("V4GEN_COVERING") == "all" else 8
+SHARES = 1 if os.environ.get("V4GEN_COVERING") == "all" else 12
 
 LAYOUTS = (*(f"{layout} {mask}" for layout, masks in MASKS.items() for mask in masks), "THD varlen local")
 VALUES: Mapping[str, tuple[object, ...]] = {
