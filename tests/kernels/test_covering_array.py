@@ -2,7 +2,7 @@
 
 A greedy covering array picks the specs: every pair of values of two keys occurs, of which layout and mask count as one.
 Nearly every row has kernels of its own, and compiling them takes most of the time: a run takes every twelfth row, from
-the one on that V4GEN_COVERING_SEED (0 if not told) says. Twelve seeds in succession run all, as V4GEN_COVERING=all does.
+the one on that V4GEN_COVERING_SEED (0 if not told) says. Twelve seeds in turn run all, as V4GEN_COVERING=all does.
 """
 
 import os

@@ -5,6 +5,7 @@ A change must apply exactly once, so that an edited template shows here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
