@@ -40,7 +40,7 @@ def test_a_build_compiles_and_validates(built: tuple[Path, int, Any]) -> None:
 @pytest.mark.xdist_group("build")
 def test_an_edited_kernel_fails_validation(built: tuple[Path, int, Any]) -> None:
     output, _, _ = built
-    module = output / "tiny" / "tilelang_indexer_bwd.py"
+    module = output / "tiny" / "_backward.py"
     text = module.read_text(encoding="utf-8")
     assert text.count("products[i, h] > 0") == 1
     module.write_text(text.replace("products[i, h] > 0", "products[i, h] >= 0"), encoding="utf-8")
