@@ -3,7 +3,7 @@
 Not every flip is wrong: what it changes may be guarded twice, or cost time alone. One that passes the case matrix is
 tried on random cases as well, and has escaped if one of them shows it wrong.
 
-V4GEN_FLIPS asks for another number than 12, V4GEN_FLIPS_SEED for others of the thousands that there are. Either is
+V4GEN_FLIPS asks for another number than 20, V4GEN_FLIPS_SEED for others of the thousands that there are. Either is
 printed, with what caught each flip.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.mutation.conftest import Emitted, Judge
 
 SEED = os.environ.get("V4GEN_FLIPS_SEED", "0")
-COUNT = int(os.environ.get("V4GEN_FLIPS", "12"))
+COUNT = int(os.environ.get("V4GEN_FLIPS", "20"))
 PARTS = 4
 CAUGHT = 0.95
 RANDOM_CASES = 60

@@ -214,7 +214,10 @@ def _stripes(q: Tensor, k: Tensor, weights: Tensor, generator: torch.Generator) 
 
 
 def _outliers(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Drawn:
-    """Scores 2^20 + j, each j below N once, too close to each other to be told apart beside three of 2^30."""
+    """Scores 2^20 + j, each j below N once, too close to each other to be told apart beside three of 2^26.
+
+    Four dims make 2^26, so that the gradients stay in the range of float16.
+    """
     q, k, weights = (torch.zeros_like(t) for t in (q, k, weights))
     keys = torch.arange(k.shape[1])
     mixed = keys * 7919 % max(k.shape[1], 1)
@@ -223,7 +226,7 @@ def _outliers(q: Tensor, k: Tensor, weights: Tensor, _: torch.Generator) -> _Dra
     q[..., 0, 2], k[..., 2] = 1, mixed % 128
     far = keys % max(k.shape[1] // 3, 1) == 1
     k[:, far] = 0
-    q[..., 0, 3], k[..., 3] = 2**15, 2**15 * far
+    q[..., 0, 3:7], k[..., 3:7] = 2**12, 2**12 * far[:, None]
     weights[..., 0] = 1
     return q, k, weights
 
