@@ -12,9 +12,8 @@ def with_pins(text: str, target: str, pins: Mapping[str, int], notes: Mapping[st
     """The text of a spec with these pins, and no others, for `target`.
 
     `notes` are comments, each above the pin that it is under; a pin that stays as it is, without a new note, keeps the
-    comments that it has. Without pins there is no entry for the target, and
-    without entries no `schedule`. What follows the target's last pin is about something
-    else, and stays. The text must be that of a spec without faults.
+    comments that it has. Without pins there is no entry for the target, and without entries no `schedule`. What follows
+    the target's last pin is about something else, and stays. The text must be that of a spec without faults.
     """
     line_end = "\r\n" if "\r\n" in text else "\n"
     if not (pins or _load(text).get("schedule")):
